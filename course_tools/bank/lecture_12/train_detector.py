@@ -1,8 +1,9 @@
 """Build task 12.8, train_detector: a detector, its set-prediction loss and its training loop; what students hand in.
 
-The scenes hold zeros and ones, and the digits of the scenes that the detector is judged by occur in no other. The returned
-model is asked for predictions, and for its loss on the same scenes with the objects in another order, with more padding, with
-boxes moved, and so on: what the loss has to be follows from the predictions.
+The scenes hold zeros and ones, and the digits of the scenes that the detector is judged by occur in no other. The
+returned model is asked for predictions, for those of a few of its queries alone, which have to depend on the others, and
+for its loss on the same scenes with the objects in another order, with more padding, with boxes moved, and so on: what
+the loss has to be follows from the predictions.
 """
 
 import math
@@ -14,12 +15,13 @@ import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from course_lib.blocks import ConvNet, Sizes
+from course_lib.attention import MultiHead
+from course_lib.blocks import ConvNet, FeedForward, Sizes
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
 from course_lib.losses import SetLoss, match, match_in_order, matching_cost, set_loss
 from course_lib.metrics import mean_average_precision
 from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
-from course_lib.primitives import giou, sinusoidal_points, to_corners
+from course_lib.primitives import causal_mask, giou, sinusoidal_points, to_corners
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
@@ -33,18 +35,19 @@ N_LEARN, N_UNSEEN, N_FEW, N_BEST = 1_500, 120, 16, 12
 LIST_ORDER, UNTRAINED = 0.1, 0.06
 LEARNS, SCORE = 0.3, 0.6
 SAME, EXACT, LEAST_WEIGHT, MOST_WEIGHT = 5e-3, 1e-3, 0.02, 0.95
+SOME, TURNED, TALK = (3, 0, 4, 1), (2, 0, 3, 1), 0.01
+"""Queries that take part alone, another order of them, and the least change of their predictions, relative to the spread."""
 
 HINTS = (
     (
-        "Begin with the shapes, and print them. A backbone gives a map (B, 64, 6, 6). Take each of its 36 cells as an object "
-        "query: a convolution of 1 × 1 gives n_classes + 5 numbers for each cell, and `flatten(2).mT` makes them (B, 36, "
-        "n_classes + 5). Which of them are logits, and which become a box after the sigmoid?"
+        "Begin with the shapes, and print them. A backbone gives a map (B, 64, 6, 6), and `flatten(2).mT` makes it 36 cells. "
+        "Let each of 36 queries start from one cell. What must a query see before it can leave a digit to its neighbour?"
     ),
     (
-        "Let each query predict its box relative to its own cell: add the logit of the centre of the cell to the first two "
-        "numbers of the box, before the sigmoid. In the loss, `queries = match(matching_cost(logits, found, classes, boxes), "
-        "classes)` under `torch.no_grad()`; then `b, m = (classes >= 0).nonzero(as_tuple=True)` and `n = queries[b, m]` index "
-        "the pairs: `found[b, n]` against `boxes[b, m]`."
+        "The layer of section 1: queries attend to queries, then to the cells, then a network; their vectors are a parameter. "
+        "`which` chooses queries at the beginning: their starts, vectors and reference points. Add the logit of the reference "
+        "point to the first two numbers of a box, before the sigmoid. In the loss, `b, m = (classes >= 0)"
+        ".nonzero(as_tuple=True)` and `n = queries[b, m]` index the matched pairs."
     ),
     (
         "The loop: draw 16 scenes; `loss = model(images[which], classes[which], boxes[which])`; `optimizer.zero_grad()`; "
@@ -57,11 +60,12 @@ HINTS = (
 def train_detector(images: Tensor, classes: Tensor, boxes: Tensor, n_classes: int, n_steps: int) -> nn.Module:
     """Train a detector by a set-prediction loss, and return it.
 
-    Called with images (B, 1, H, W), the model returns the predictions of N queries, (B, N, n_classes + 5): the logits of the
-    classes, then that of "no object", then the box, centre and size between 0 and 1. Called with images, classes and boxes, in
-    training mode and after `eval()`, it returns the loss of these predictions, one number, as in section 4: the class loss
-    divided by the sum of its weights, with a weight below 1 for "no object", plus the sum of 5 L1 + 2 (1 - GIoU) divided by the
-    number of objects.
+    Called with images (B, 1, H, W), the model returns the predictions of its N queries, (B, N, n_classes + 5): the logits of
+    the classes, then that of "no object", then the box, centre and size between 0 and 1. Called with images and the
+    numbers (n,) of some queries, it returns what these predict if the others do not exist, (B, n, n_classes + 5). Called
+    with images, classes and boxes, in training mode and after `eval()`, it returns the loss of all predictions, one
+    number, as in section 4: the class loss divided by the sum of its weights, with a weight below 1 for "no object", plus
+    the sum of 5 L1 + 2 (1 - GIoU) divided by the number of objects.
 
     Args:
         images: scenes to learn from, (S, 1, 24, 24), ink from 0 to 1.
@@ -75,19 +79,26 @@ def train_detector(images: Tensor, classes: Tensor, boxes: Tensor, n_classes: in
     """
 
     class Detector(nn.Module):
-        def __init__(self):
+        def __init__(self, d=64):
             super().__init__()
-            self.backbone = ConvNet(1, widths=(32, 64, 64), strides=(2, 2, 1))
-            self.head = nn.Conv2d(64, n_classes + 5, 1)
+            self.backbone = ConvNet(1, widths=(32, 64, d), strides=(2, 2, 1))
+            self.queries = nn.Parameter(torch.randn(36, d))
+            self.own, self.cross, self.network = MultiHead(d, 4), MultiHead(d, 4), FeedForward(d, 2 * d)
+            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3))
+            self.head = nn.Linear(d, n_classes + 5)
+            y, x = torch.cartesian_prod(*2 * [(torch.arange(6) + 0.5) / 6]).mT
+            self.points = torch.stack([x, y, 0.35 + 0 * x, 0.35 + 0 * x], dim=-1).logit()
 
-        def forward(self, images, classes=None, boxes=None):
-            cells = self.head(self.backbone(images))
-            H, W = cells.shape[2:]
-            y, x = torch.meshgrid((torch.arange(H) + 0.5) / H, (torch.arange(W) + 0.5) / W, indexing="ij")
-            centres = torch.stack([x, y, 0.35 + 0 * x, 0.35 + 0 * x], dim=-1).view(-1, 4)
-            logits, offsets = cells.flatten(2).mT.split([n_classes + 1, 4], dim=-1)
-            found = (offsets + centres.logit()).sigmoid()
-            return torch.cat([logits, found], dim=-1) if classes is None else self.loss(logits, found, classes, boxes)
+        def forward(self, images, *more):
+            which = more[0] if len(more) == 1 else torch.arange(36)
+            f, p = self.backbone(images).flatten(2).mT, sinusoidal_positions_2d(6, 6, 64)
+            x, q = f[:, which], (self.queries + p)[which]
+            x = self.norms[0](x + self.own(x + q, x + q, x).context)
+            x = self.norms[1](x + self.cross(x + q, f + p, f).context)
+            x = self.norms[2](x + self.network(x))
+            logits, offsets = self.head(x).split([n_classes + 1, 4], dim=-1)
+            found = (offsets + self.points[which]).sigmoid()
+            return self.loss(logits, found, *more) if len(more) == 2 else torch.cat([logits, found], dim=-1)
 
         def loss(self, logits, found, classes, boxes, no_object=0.1):
             with torch.no_grad():
@@ -124,11 +135,10 @@ def _zeros_and_ones() -> LabelledImages:
 def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Draw scenes to learn from, and others of other digits.
 
-    The queries are: unseen images (120, 1, 24, 24) · the last 16 of them · these with their objects, for the loss · with the
-    objects in reverse order · with more padding, beside which stand boxes · with the boxes moved · with the other class for
-    each object · with each first object listed twice, and no other · without objects. Padding is always last, as in the scenes
-    to learn from.
-    """
+    The queries are: unseen images (120, 1, 24, 24) · the last 16 of them · these with four of the object queries · with the
+    same four in another order · with their objects, for the loss · with the objects in reverse order · with more padding,
+    beside which stand boxes · with the boxes moved · with the other class for each object · with each first object listed
+    twice, and no other · without objects. Padding is always last, as in the scenes to learn from."""
     images, labels = _zeros_and_ones()
     order = draw.uniform(len(labels)).argsort()
     n_known = 3 * len(order) // 4
@@ -161,7 +171,9 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         "empty": (torch.full_like(classes, -1), boxes),
     }
     truth = {"labels": unseen.classes, "scenes": unseen, "targets": targets, "n_steps": N_STEPS}
-    return ((*learn, N_CLASSES, N_STEPS), [unseen.images, few, *((few, *target) for target in targets.values())]), truth
+    some = torch.tensor(SOME)
+    queries = [unseen.images, few, (few, some), (few, some[list(TURNED)]), *((few, *each) for each in targets.values())]
+    return ((*learn, N_CLASSES, N_STEPS), queries, (), [few]), truth
 
 
 def ap50(predictions: Tensor, scenes: Scenes) -> float:
@@ -173,7 +185,7 @@ def ap50(predictions: Tensor, scenes: Scenes) -> float:
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    asked, few, *losses = measured.outputs
+    asked, few, some, turned, *losses = measured.outputs
     for n, output in ((N_UNSEEN, asked), (N_FEW, few)):
         if output.ndim != 3 or len(output) != n or output.shape[-1] != N_CLASSES + 5:
             wanted = f"({n}, N, {N_CLASSES + 5})"
@@ -184,9 +196,23 @@ def _model(measured: Measured, truth: Truth) -> str | None:
             return f"It has {output.shape[1]} queries; at least {MOST_OBJECTS + 2} are required."
         if output[..., -4:].min() < 0 or output[..., -4:].max() > 1:
             return "The last four numbers of a query are its box, centre and size between 0 and 1; some are outside."
+    for output in (some, turned):
+        if output.shape != (wanted := (N_FEW, len(SOME), N_CLASSES + 5)):
+            given = f"For images and the numbers of {len(SOME)} queries the predictions should have shape {wanted}"
+            return f"{given}, not {tuple(output.shape)}."
     if any(loss.numel() != 1 for loss in losses):
         return f"Called with images, classes and boxes, it should return one number, not shape {tuple(losses[0].shape)}."
     return None if losses[0].isfinite() else f"Its loss on unseen scenes is {losses[0].item()}."
+
+
+def _queries(measured: Measured, truth: Truth) -> str | None:
+    if trained.has_no_attention(measured, truth):
+        return "No attention was found: no weights that sum to 1 over queries or cells multiply anything."
+    if queries_never_meet(measured, truth):
+        return "What a query predicts does not depend on the other queries: it is the same when most of them do not exist."
+    if queries_have_an_order(measured, truth):
+        return "Given the numbers of some queries in another order, they predict something else; a set has no order."
+    return None
 
 
 def _set(measured: Measured, truth: Truth) -> str | None:
@@ -232,7 +258,7 @@ _learns, _score = (trained.at_least(least, _average_precision, "On unseen scenes
 
 def _loss(measured: Measured, truth: Truth, name: str) -> float:
     """The loss that the model gave for these targets."""
-    return measured.outputs[2 + list(truth["targets"]).index(name)].item()
+    return measured.outputs[4 + list(truth["targets"]).index(name)].item()
 
 
 def _objects(truth: Truth, name: str) -> tuple[Tensor, Tensor]:
@@ -282,6 +308,17 @@ def _weight(measured: Measured, truth: Truth, **box) -> float:
     n_others, sum_others = n_all - n, n_all * of_all - n * of_objects
     loss = _loss(measured, truth, "other") - _wanted(measured, truth, "other", 0.0, **box) + of_objects
     return n * (of_objects - loss) / (loss * n_others - sum_others)
+
+
+def queries_never_meet(measured: Measured, truth: Truth) -> bool:
+    """Evidence: what some queries predict changes by almost nothing when the others do not exist."""
+    together, alone = measured.outputs[1][:, list(SOME)], measured.outputs[2]
+    return bool((together - alone).abs().mean() < TALK * together.std(0).mean())
+
+
+def queries_have_an_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the same queries in another order predict something else."""
+    return not trained.is_near(measured.outputs[2][:, list(TURNED)], measured.outputs[3])
 
 
 def changes_with_the_order(measured: Measured, truth: Truth) -> bool:
@@ -387,23 +424,47 @@ def _loss_with(matching=match, no_object=0.1, **box):
     return loss
 
 
-class SmallDetector(nn.Module):
-    """A small backbone whose cells are the queries, and what a wrong submission changes: its loss, or its logits."""
+class _Silent(nn.Module):
+    """In place of the attention among queries: each keeps to itself."""
 
-    def __init__(self, n_classes, loss=None, dropout=0.0, logits=lambda x: x):
+    def forward(self, x, positions):
+        return torch.zeros_like(x)
+
+
+class _InOrder(nn.Module):
+    """Attention in which a query attends to those before it alone."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.attention = MultiHead(d, 4)
+
+    def forward(self, x, positions):
+        return self.attention(x + positions, x + positions, x, causal_mask(x.shape[1])).context
+
+
+class SmallDetector(nn.Module):
+    """A small backbone and a decoder layer, and what a wrong submission changes: its loss, its logits, how queries meet."""
+
+    def __init__(self, n_classes, loss=None, dropout=0.0, logits=lambda x: x, meet=None, layer=True):
         super().__init__()
         self.sizes, self.loss, self.logits = [n_classes + 1, 4], loss or _loss_with(), logits
         self.backbone = ConvNet(1, widths=(24, 48, 64), strides=(2, 2, 1))
-        self.head = nn.Sequential(nn.Dropout(dropout), nn.Conv2d(64, n_classes + 5, 1))
+        self.layer = ObjectBlock(Sizes(64, 4, 96, 1)) if layer else None
+        if meet:
+            self.layer.mixer = meet
+        self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(64, n_classes + 5))
 
-    def forward(self, images, classes=None, boxes=None):
-        cells = self.head(self.backbone(images)).flatten(2).mT
-        H, W = (side // 4 for side in images.shape[2:])
-        y, x = torch.cartesian_prod((torch.arange(H) + 0.5) / H, (torch.arange(W) + 0.5) / W).mT
-        centres = torch.stack([x, y, torch.full_like(x, 0.35), torch.full_like(x, 0.35)], dim=1)
-        logits, offsets = cells.split(self.sizes, dim=-1)
+    def forward(self, images, *more):
+        f = self.backbone(images)
+        H, W = f.shape[2:]
+        which = more[0] if len(more) == 1 else torch.arange(H * W)
+        f, places = f.flatten(2).mT, sinusoidal_positions_2d(H, W, 64)
+        x = self.layer(f[:, which], places[which], f, places) if self.layer else f[:, which]
+        y, x_axis = torch.cartesian_prod((torch.arange(H) + 0.5) / H, (torch.arange(W) + 0.5) / W).mT
+        centres = torch.stack([x_axis, y, torch.full_like(y, 0.35), torch.full_like(y, 0.35)], dim=1)[which]
+        logits, offsets = self.head(x).split(self.sizes, dim=-1)
         logits, found = self.logits(logits), (offsets + centres.logit()).sigmoid()
-        return torch.cat([logits, found], -1) if classes is None else self.loss(logits, found, classes, boxes)
+        return self.loss(logits, found, *more) if len(more) == 2 else torch.cat([logits, found], -1)
 
 
 def submit(data, part=1 / 3, loss=None, lr=3e-3, **change):
@@ -439,6 +500,28 @@ def probabilities_for_logits(*data):
     """The first numbers of each query are positive and sum to 1: probabilities. `F.cross_entropy` takes a softmax itself, so
     that the loss takes it twice and hardly falls. Return the logits."""
     return submit(data, logits=lambda x: x.softmax(-1))
+
+
+@wrong(proof=trained.has_no_attention)
+def cells_of_a_convolution(*data):
+    """Nothing in your model attends: no weights that sum to 1 over queries or cells multiply anything. A convolution whose
+    cells are the queries finds single digits, but it is no DETR. Let the queries attend to each other, and to the
+    cells."""
+    return submit(data, layer=False)
+
+
+@wrong(proof=trained.both(queries_never_meet, lambda *measured: not trained.has_no_attention(*measured)))
+def queries_that_never_meet(*data):
+    """A query predicts the same whether the others exist or not: your queries do not attend to each other, or `which` is
+    used only at the end. Self-attention among the queries that take part lets one leave a digit to another."""
+    return submit(data, meet=_Silent())
+
+
+@wrong(proof=trained.both(queries_have_an_order, lambda *measured: not queries_never_meet(*measured)))
+def queries_in_an_order(*data):
+    """Given in another order, your queries predict something else. They are a set: no mask among them, and what belongs to a
+    query, its vector and its reference point, is chosen by its number."""
+    return submit(data, meet=_InOrder(64))
 
 
 @wrong(proof=changes_with_the_order)
@@ -513,8 +596,8 @@ def each_object_takes_its_favourite(*data):
 
 @right
 def queries_that_attend(images, classes, boxes, n_classes, n_steps):
-    """A decoder layer of DETR: sixteen queries at the points of a grid begin with the features around them, and attend to each
-    other and to the cells; AdamW with warm-up, and a loss over a table of pairs."""
+    """The library's decoder layer: sixteen queries at the points of a grid begin with the features around them; AdamW with
+    warm-up, and a loss over a table of pairs."""
 
     class Detector(nn.Module):
         def __init__(self, d=64):
@@ -526,11 +609,13 @@ def queries_that_attend(images, classes, boxes, n_classes, n_steps):
                 self.layer.cross.W_k.weight.mul_(2)
                 self.layer.cross.W_q.load_state_dict(self.layer.cross.W_k.state_dict())
 
-        def forward(self, images, classes=None, boxes=None):
+        def forward(self, images, which=None, boxes=None):
+            classes, which = (None, which) if boxes is None else (which, None)
+            which = torch.arange(16) if which is None else which
             cells = self.backbone(images)
             at = sinusoidal_positions_2d(*cells.shape[2:], 64)
-            points = torch.cartesian_prod(*2 * [(torch.arange(4) + 0.5) / 4]).flip(1)
-            start = F.adaptive_max_pool2d(cells, 4).flatten(2).mT
+            points = torch.cartesian_prod(*2 * [(torch.arange(4) + 0.5) / 4]).flip(1)[which]
+            start = F.adaptive_max_pool2d(cells, 4).flatten(2).mT[:, which]
             x = self.closing(self.layer(start, sinusoidal_points(points, 64), cells.flatten(2).mT, at))
             logits, offsets = self.head(x).split([n_classes + 1, 4], dim=-1)
             found = (offsets + F.pad(points.logit(), (0, 2), value=-0.6)).sigmoid()
@@ -558,23 +643,31 @@ def queries_that_attend(images, classes, boxes, n_classes, n_steps):
 
 @right
 def without_modules(images, classes, boxes, n_classes, n_steps):
-    """Weights in a dict, a function, gradients from autograd, and Adam by hand; of each scene the first objects, matched by
-    SciPy."""
-    shapes = {"a": (32, 1, 3, 3), "b": (64, 32, 3, 3), "c": (64, 64, 3, 3), "out": (n_classes + 5, 64, 1, 1)}
-    weights = {name: (torch.randn(s) * (2 / math.prod(s[1:])) ** 0.5).requires_grad_() for name, s in shapes.items()}
+    """Weights in a dict, a function, one head of attention among the queries, gradients from autograd, and Adam by hand; of
+    each scene the first objects, matched by SciPy."""
+    shapes = {"a": (32, 1, 3, 3), "b": (64, 32, 3, 3), "c": (64, 64, 3, 3)}
+    shapes |= {"q": (64, 64), "k": (64, 64), "v": (64, 64), "out": (64, n_classes + 5)}
+    weights = {}
+    for name, s in shapes.items():
+        fan = math.prod(s[1:]) / 2 if len(s) == 4 else s[0]
+        weights[name] = (torch.randn(s) * fan**-0.5).requires_grad_()
 
     statistics = {name: (torch.zeros(shapes[name][0]), torch.ones(shapes[name][0])) for name in "abc"}
 
-    def predict(x, training):
+    def predict(x, training, which=None):
         for name, stride in (("a", 2), ("b", 2), ("c", 1)):
             x = F.conv2d(x, weights[name], stride=stride, padding=1)
             x = F.relu(F.batch_norm(x, *statistics[name], training=training))
-        x = F.conv2d(x, 0.5 * weights["out"])
         h, w = x.shape[2:]
-        rows, columns = torch.arange(h * w) // w, torch.arange(h * w) % w
-        logits, offsets = x.flatten(2).transpose(1, 2).tensor_split([n_classes + 1], dim=2)
-        middle = torch.stack([(columns + 0.5) / w, (rows + 0.5) / h], dim=1).logit()
-        return logits, torch.cat([middle + offsets[..., :2], offsets[..., 2:] - 0.5], 2).sigmoid()
+        which = torch.arange(h * w) if which is None else which
+        rows, columns = which // w, which % w
+        middle = torch.stack([(columns + 0.5) / w, (rows + 0.5) / h], dim=1)
+        x = x.flatten(2).transpose(1, 2)[:, which]
+        y = x + sinusoidal_points(middle, 64)
+        scores = torch.einsum("bne,bme->bnm", y @ weights["q"], y @ weights["k"]) / 8
+        x = x + scores.softmax(2) @ (x @ weights["v"])
+        logits, offsets = (0.5 * x @ weights["out"]).tensor_split([n_classes + 1], dim=2)
+        return logits, torch.cat([middle.logit() + offsets[..., :2], offsets[..., 2:] - 0.5], 2).sigmoid()
 
     def loss(logits, found, classes, boxes, w=0.08):
         queries = torch.full(classes.shape, -1)
@@ -594,9 +687,10 @@ def without_modules(images, classes, boxes, n_classes, n_steps):
         of_boxes = 5 * (found[b, n] - boxes[b, m]).abs().sum() + 2 * apart.sum()
         return of_classes / (len(b) + w * nothing.sum()) + of_boxes / max(len(b), 1)
 
-    def model(images, *objects, training=False):
-        predicted = predict(images, training)
-        return loss(*predicted, *objects) if objects else torch.cat(predicted, dim=2)
+    def model(images, *more, training=False):
+        if len(more) == 2:
+            return loss(*predict(images, training), *more)
+        return torch.cat(predict(images, training, *more), dim=2)
 
     def error():
         which = torch.randperm(len(images))[:16]
@@ -607,8 +701,8 @@ def without_modules(images, classes, boxes, n_classes, n_steps):
 
 
 @right
-def with_attention_between_cells(images, classes, boxes, n_classes, n_steps):
-    """Residual convolutions, then torch's encoder over the cells; separate heads; shuffled epochs, RMSprop and clipping."""
+def with_the_decoder_of_torch(images, classes, boxes, n_classes, n_steps):
+    """Residual convolutions, then torch's decoder layer; separate heads; shuffled epochs, RMSprop and clipping."""
 
     class Detector(nn.Module):
         def __init__(self, d=64):
@@ -617,18 +711,20 @@ def with_attention_between_cells(images, classes, boxes, n_classes, n_steps):
             self.second = nn.Sequential(nn.Conv2d(32, d, 3, padding=1), nn.GroupNorm(8, d), nn.SiLU())
             self.third = nn.Sequential(nn.Conv2d(d, d, 3, padding=1), nn.GroupNorm(8, d), nn.SiLU())
             self.places = nn.Parameter(0.1 * torch.randn(36, d))
-            self.mix = nn.TransformerEncoderLayer(d, 4, 2 * d, dropout=0.0, batch_first=True, norm_first=True)
+            self.mix = nn.TransformerDecoderLayer(d, 4, 2 * d, dropout=0.0, batch_first=True, norm_first=True)
             self.say, self.box = nn.Linear(d, n_classes + 1), nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, 4))
 
-        def forward(self, images, classes=None, boxes=None):
+        def forward(self, images, *more):
+            which = more[0] if len(more) == 1 else torch.arange(36)
             x = self.second(self.first(images))
-            x = self.mix((x + self.third(x)).flatten(2).transpose(1, 2) + self.places)
+            cells = (x + self.third(x)).flatten(2).transpose(1, 2) + self.places
+            x = self.mix(cells[:, which], cells)
             at = ((torch.arange(6) + 0.5) / 6).logit()
             start = torch.stack([at.repeat(6), at.repeat_interleave(6), torch.full((36,), -0.6), torch.full((36,), -0.6)], 1)
-            logits, found = self.say(x), (self.box(x) + start).sigmoid()
-            if classes is None:
+            logits, found = self.say(x), (self.box(x) + start[which]).sigmoid()
+            if len(more) < 2:
                 return torch.cat([logits, found], -1)
-            total = 0.0
+            classes, boxes = more
             real, weight = classes >= 0, torch.tensor([1.0] * n_classes + [0.1])
             with torch.no_grad():
                 queries = match(matching_cost(logits, found, classes, boxes), classes)
@@ -675,12 +771,19 @@ exercise = Exercise(
             _TRAINED,
         ),
         trained.complete_optimizer,
+        trained.holds(
+            "queries",
+            "Queries attend to each other: what one predicts depends on the others, not on their order.",
+            _queries,
+            2,
+            _TRAINED,
+        ),
         trained.holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
         trained.holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
         trained.holds(
             "classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)
         ),
-        trained.holds("learns", f"On unseen scenes AP50 is at least {LEARNS}.", _learns, 1, _TRAINED),
+        trained.holds("learns", f"On unseen scenes AP50 is at least {LEARNS}.", _learns, 1, ("queries",)),
         trained.holds("score", f"On unseen scenes AP50 is at least {SCORE}.", _score, 1, needs=("learns",)),
     ),
     wrong=wrong,
