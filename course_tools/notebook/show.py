@@ -1,10 +1,9 @@
-"""Show a figure with its alternative text, whose beginning is also its caption."""
+"""Show a figure with its alternative text, which is also its caption."""
 
 import base64
 import contextlib
 import html
 import io
-import re
 import sys
 from collections.abc import Iterator
 
@@ -20,13 +19,12 @@ PIXELS_PER_INCH = 100
 MOST_COLOURS = 2**14
 """A figure with more colours than this contains a photograph."""
 MAX_WIDTH, MAX_HEIGHT = 6.0, 4.0
-LONGEST_CAPTION, MANY_NUMBERS = 300, 10
 _catching: list[list[tuple[Figure, str]]] = []
 """The lists of the running blocks of `caught`, the innermost last."""
 
 
 def show(figure: Figure, alt: str) -> None:
-    """Display a figure with its alternative text, which is also its caption, shortened if it is long, and close the figure.
+    """Display a figure with its alternative text, which is also shown as a caption below, and close the figure.
 
     Someone at a notebook sees one HTML `<figure>`, whose image has an `alt` attribute in JupyterLab, too. In a batch run, whose
     outputs are stored, the image is a PNG of its own, which every viewer shows: many drop images inside HTML. Its text stands
@@ -84,18 +82,7 @@ def image_html(data: str, alt: str, width: int) -> str:
 
 
 def _caption(alt: str) -> str:
-    return f'<figcaption class="course-caption"><em>{to_html(what_is_shown(alt))}</em></figcaption>'
-
-
-def what_is_shown(alt: str) -> str:
-    """Shorten a text of more than 300 characters that recites data to its sentences before the first colon.
-
-    The data are for readers who cannot see the figure: the whole text remains its `alt`.
-    """
-    if len(alt) <= LONGEST_CAPTION or len(re.findall(r"\d+", alt)) < MANY_NUMBERS:
-        return alt
-    head = re.match(rf".{{20,}}?(?=: )|.{{{LONGEST_CAPTION}}}", alt, re.DOTALL)[0]
-    return re.match(r".*\.(?= [A-Z])|", head, re.DOTALL)[0] or f"{head}."
+    return f'<figcaption class="course-caption"><em>{to_html(alt)}</em></figcaption>'
 
 
 def _pixels(figure: Figure) -> int:

@@ -206,9 +206,7 @@ def _solved(asked: Exercise, named: ReferenceImport, metadata: dict) -> str:
     facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, points)
     function = FunctionSource.of(asked.reference).named(named.name)
     text = function.text(nbgrader.solved_body(function.body)).replace("    Raises:\n", "    Raises (not graded):\n")
-    whole = "\N{NO-BREAK SPACE}"  # within a fact: a line ends between two
-    head = f"{whole}· ".join(fact.replace(" ", whole) for fact in facts if fact)
-    return f"{cell_width.comment(head)}\n{cell_width.wrapped(text)}".replace(whole, " ")
+    return f"{cell_width.comment(' · '.join(fact for fact in facts if fact))}\n{cell_width.wrapped(text)}"
 
 
 def _bug(asked: Exercise, named: ReferenceImport, wanted: str) -> str:

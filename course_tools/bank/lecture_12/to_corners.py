@@ -209,6 +209,7 @@ exercise = Exercise(
     id="12.1",
     title="From centre and size to corners",
     reference=to_corners,
+    extra=True,
     properties=(
         runs_on(_one),
         has_shape("Four numbers for a box.", _one),

@@ -19,7 +19,6 @@ from nbformat import NotebookNode
 
 from course_tools.checks.inline_markup import to_html
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction
-from course_tools.notebook.show import what_is_shown
 from course_tools.publishing import diagram_cells
 from course_tools.publishing.claims_table import must_hold
 from course_tools.publishing.figure_files import image_of
@@ -175,7 +174,7 @@ def _of_code(cell: NotebookNode) -> Iterator[Slide]:
         if claim:
             yield _claim(claim)
         elif image := image_of(output):
-            caption = f"<figcaption>{to_html(what_is_shown(output.data['text/plain']))}</figcaption>"
+            caption = f"<figcaption>{to_html(output.data['text/plain'])}</figcaption>"
             yield Slide("figure", "", f"<figure>{image}{caption}</figure>")
 
 

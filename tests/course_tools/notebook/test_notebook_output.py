@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from course_tools.notebook import explore, plots, show
-from course_tools.notebook.show import in_notebook, png, what_is_shown
+from course_tools.notebook.show import in_notebook, png
 from tests.course_tools.conftest import ROOMS
 
 CELLS = {
@@ -93,20 +93,6 @@ def test_a_figure_is_an_image_with_a_real_alt_and_a_caption(outputs):
     data = base64.b64decode(picture.data["image/png"])
     assert data.startswith(b"\x89PNG")
     assert int.from_bytes(data[16:20], "big") == 2 * about["width"]
-
-
-@pytest.mark.parametrize(
-    ("alt", "caption"),
-    [
-        ("Loss: " + "0.1, " * 50, None),
-        ("A mechanism of many words: " + "it reads, " * 50, None),
-        ("Loss of the network by update: " + "0.1, " * 60, "Loss of the network by update."),
-        ("Accuracy on new digits. Ten digits: " + "0.1, " * 60, "Accuracy on new digits."),
-        ("No colon at all, 1. " + "And a 2. " * 40, "No colon at all, 1." + " And a 2." * 31),
-    ],
-)
-def test_a_long_caption_says_what_is_shown_and_leaves_out_the_data(alt, caption):
-    assert what_is_shown(alt) == (caption or alt)
 
 
 def test_the_alt_text_is_in_exported_html(outputs):
