@@ -3,13 +3,14 @@
     python -m course_tools.publishing.readme_picture [DIR]
 
 The verdicts are those of the bank, the answers those of the page. Needs the extra `[site]` and Chromium. Of both it writes
-`.webp`, which plays four times, `_narrow.webp`, the same for phones, and `.png`, the first frame, for readers who prefer no
-motion.
+`.webp`, which plays four times, `_narrow.webp`, the same for phones, both also as `_dark`, and `.png`, the first frame, for
+readers who prefer no motion.
 """
 
 import inspect
 import io
 import sys
+from itertools import product
 from pathlib import Path
 
 from course_tools import microscope
@@ -31,11 +32,14 @@ _SWITCHED = ((None, 2_500), ("mask", 3_000), (None, 1_500), ("positions", 3_000)
 _LENS = """
 header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input {
   display: none !important; }
-body { background: #fff; } main { padding: 8px; }
+body { background: BACKGROUND; } main { padding: 8px; }
 #answer { position: static; border: 0; margin: 0 0 8px; font-size: min(24px, 4.7vw); }
 #answer b { font-size: min(30px, 5.6vw); }
 #switches label { font-size: 17px; } .parts { grid-template-rows: auto; } .panel { grid-row: auto; }
 """
+_BACKGROUND = {"": "#ffffff", "_dark": "#0d1117"}
+"""The pages of a code host, by theme."""
+_DARK = "body { background: #0d1117; } .cell, .verdict { filter: invert(.93) hue-rotate(180deg); }"
 _PHONE = """
 body { width: 430px; height: 420px; padding: 14px; font-size: 19px; } .cell b { display: none; } .cell { margin-bottom: 10px; }
 .cell, .verdict { margin-left: 0; } pre { font-size: 15.5px; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -89,12 +93,12 @@ def alternative_text() -> str:
     found = verdict(EXERCISE, next(answer for answer in asked.wrong if answer.__name__ == WRONG))
     return (
         f"An answer to exercise {EXERCISE} lacks the division by √d_k. The check says: {found.points} of {found.max_points} "
-        f"points. {found.misconception} With the line corrected, it says: Right."
+        f"points. {found.misconception.partition(':')[0]}. With the line corrected, it says: Right."
     )
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draw the frames and the microscope in Chromium and write the three files.
+    """Draw the frames and the microscope in Chromium and write the files.
 
     Raises:
         PublishingFailed: Chromium is not installed.
@@ -108,14 +112,14 @@ def draw(folder: Path) -> list[Path]:
     made: dict[str, list[bytes]] = {}
     with sync_playwright() as running:
         started = running.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        for width, ending in ((WIDTH, ""), (NARROW, "_narrow")):
-            page = started.new_page(viewport={"width": width, "height": HEIGHT}, device_scale_factor=2)
-            shown = frames()
-            style = _PHONE if ending else ""
-            made[f"check{ending}"] = [_check(page, html.replace("</style>", f"{style}</style>")) for html, _ in shown]
+        for theme, (width, narrow) in product(_BACKGROUND, ((WIDTH, ""), (NARROW, "_narrow"))):
+            scheme = "dark" if theme else "light"
+            page = started.new_page(viewport={"width": width, "height": HEIGHT}, device_scale_factor=2, color_scheme=scheme)
+            style = (_PHONE if narrow else "") + (_DARK if theme else "")
+            made[f"check{theme}{narrow}"] = [_check(page, html.replace("</style>", f"{style}</style>")) for html, _ in frames()]
             page.set_content(microscope.page())
-            page.add_style_tag(content=_LENS)
-            made[f"microscope{ending}"] = [_magnified(page, part) for part, _ in _SWITCHED]
+            page.add_style_tag(content=_LENS.replace("BACKGROUND", _BACKGROUND[theme]))
+            made[f"microscope{theme}{narrow}"] = [_magnified(page, part) for part, _ in _SWITCHED]
         started.close()
     folder.mkdir(parents=True, exist_ok=True)
     durations = {"check": [time for _, time in frames()], "microscope": [time for _, time in _SWITCHED]}
@@ -123,11 +127,13 @@ def draw(folder: Path) -> list[Path]:
     for name, drawn in made.items():
         images = [Image.open(io.BytesIO(each)).convert("RGB") for each in drawn]
         largest = images[0].width, max(image.height for image in images)
-        first, *rest = [ImageOps.pad(image, largest, color="white", centering=(0, 0)) for image in images]
-        times = durations[name.removesuffix("_narrow")]
+        what, *forms = name.split("_")
+        color = _BACKGROUND["_dark" if "dark" in forms else ""]
+        first, *rest = [ImageOps.pad(image, largest, color=color, centering=(0, 0)) for image in images]
+        times = durations[what]
         first.save(folder / f"{name}.webp", save_all=True, append_images=rest, duration=times, loop=4, lossless=True, method=6)
         written.append(folder / f"{name}.webp")
-        if not name.endswith("_narrow"):
+        if not forms:
             first.quantize(64).save(folder / f"{name}.png", optimize=True)
             written.append(folder / f"{name}.png")
     return written

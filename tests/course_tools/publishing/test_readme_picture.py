@@ -1,5 +1,7 @@
 """The figure of the README shows the current verdicts of the checks."""
 
+from itertools import product
+
 import pytest
 
 from course_tools.publishing.project import project_root
@@ -18,10 +20,11 @@ def test_the_frames_show_the_named_misconception_and_then_right():
 
 
 @pytest.mark.parametrize("name", ["check", "microscope"])
-def test_each_picture_is_small_and_has_a_still_and_a_form_for_phones(name):
+def test_each_picture_is_small_and_has_a_still_and_forms_for_phones_and_dark_themes(name):
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     assert (PICTURES / f"{name}.png").stat().st_size < 1e5
-    for file, width in ((f"{name}.webp", 1500), (f"{name}_narrow.webp", 800)):
+    for theme, (form, width) in product(("", "_dark"), (("", 1500), ("_narrow", 800))):
+        file = f"{name}{theme}{form}.webp"
         assert (PICTURES / file).stat().st_size < 2e5
         with image.open(PICTURES / file) as moving:
             assert moving.n_frames > 2
