@@ -30,6 +30,19 @@
     });
   }
 
+  /** On a phone, fold cells of code that are longer than two screens. */
+  function foldCode() {
+    if (!window.matchMedia("(max-width: 576px)").matches) return;
+    document.querySelectorAll(".bd-article .cell_input").forEach((cell) => {
+      const lines = cell.textContent.trim().split("\n").length;
+      if (lines <= 40 || cell.closest("details")) return;
+      const fold = document.createElement("details"), head = document.createElement("summary");
+      head.textContent = "Code, " + lines + " lines";
+      cell.replaceWith(fold);
+      fold.append(head, cell);
+    });
+  }
+
   function nameLists() {
     document.querySelectorAll("dt.sig dl").forEach((list) => {
       list.setAttribute("role", "list"); // Sphinx writes the arguments of a signature as a list of descriptions without terms
@@ -64,7 +77,7 @@
   /** Tell the microscope inside a page which theme the page has. */
   function shareTheme() {
     const theme = document.documentElement.dataset.theme;
-    document.querySelectorAll('iframe[src*="microscope.html"]').forEach((frame) => frame.contentWindow.postMessage({ theme }, "*"));
+    document.querySelectorAll('iframe[src*="microscope"]').forEach((frame) => frame.contentWindow.postMessage({ theme }, "*"));
   }
 
   new MutationObserver(shareTheme).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
@@ -72,6 +85,7 @@
 
   window.addEventListener("load", function () {
     wrapTables();
+    foldCode();
     nameLists();
     nameMenus();
     whenTypeset(function () {

@@ -301,6 +301,18 @@ def test_on_paper_everything_is_unfolded_and_code_wraps(site, browser):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("width", "folds"), [(PHONE, 1), (DESK, 0)])
+def test_long_code_is_folded_on_a_phone_and_no_code_leaves_its_box(site, browser, width, folds):
+    with Visit(browser, site / "lectures/04_self_attention.html", width) as visit:
+        folded = visit.page.locator("summary", has_text=re.compile(r"^Code, \d\d lines$"))
+        assert folded.count() == folds
+        if folds:
+            folded.click()
+        outside = "nodes => nodes.filter(node => node.getBoundingClientRect().right > innerWidth).length"
+        assert visit.page.eval_on_selector_all(".bd-article pre", outside) == 0
+
+
+@pytest.mark.browser
 def test_the_book_has_every_answer_unfolded_and_no_code_cut_off(site, browser, tmp_path):
     page = site / "lectures" / "book.html"
     page.write_text(book_page(site, lectures(project_root(), ["04"])), encoding="utf-8")
