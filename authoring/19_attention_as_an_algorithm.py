@@ -389,22 +389,22 @@ claim("19.accepted", accepted=accepted, expected=expected)
 # | `draft(tokens)` | (1, T) → probabilities (n_tokens,) of the next token |
 # | `prompt`, `n_tokens` | (1, T), T ≥ 1; exactly so many tokens are added |
 # | `probabilities(logits)` | makes $p$ of logits: temperature and top-p belong here |
-# | `generator` | source of randomness, or None |
+# | `generator` | source of randomness, or None (not graded) |
 # | result | `Speculated(tokens, calls)` |
 #
-# The check judges the *law*, by χ² over a long text in a small language whose law is known, and the *calls*, counted from the
+# The check judges the *law*, by χ² over long texts in a small language whose law is known, and the *calls*, counted from the
 # operations that they take.
 #
 # | points | what is judged |
 # | --- | --- |
 # | 1 | the text with its prompt, (1, T), and a number |
-# | 1 | where no token is asked for, the prompt is returned |
+# | 1 | exactly `n_tokens` are added, none if it is 0 |
 # | 2 | with `greedy_probabilities`, 1 for the most likely token, it writes the model's most likely token at each step, whatever the draft proposes |
 # | 1 | with `n_drafts = 0` each token takes a call |
-# | 4 | a long text has the law of the model |
-# | 1 | 120 tokens take at most 60 calls of the model |
-# | 1 | with a draft that knows the law of the model, they take at most 36 |
+# | 1 | where all that the draft proposes is accepted, 120 tokens take at most 27 calls of the model |
 # | 1 | it says how many calls it made |
+# | 4 | a long text has the law of the model |
+# | 1 | with a draft that is often right, 120 tokens take at most 60 calls |
 # | 1 | the call does not change its inputs |
 
 # %% exercise="19.4" difficulty="●●●" minutes=15

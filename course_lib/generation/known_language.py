@@ -1,4 +1,4 @@
-"""A language whose law is known, and drafts that know it, nearly know it, or know nothing: to test what writes texts.
+"""A language whose law is known, and drafts that are certain, nearly know it, or know nothing: to test what writes texts.
 
 There are six tokens, and the next one depends on the last alone. After token i, token j has the logit
 
@@ -17,7 +17,15 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
-__all__ = ["OPERATIONS_OF_A_CALL", "knowing_draft", "known_draft", "known_law", "known_model", "uniform_draft"]
+__all__ = [
+    "OPERATIONS_OF_A_CALL",
+    "certain_draft",
+    "known_draft",
+    "known_law",
+    "known_model",
+    "mistaken_draft",
+    "uniform_draft",
+]
 
 N_TOKENS, WIDTH = 6, 128
 OPERATIONS_OF_A_CALL = WIDTH**3
@@ -62,16 +70,29 @@ def known_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     return (2 * torch.cos(2 * math.pi * (j - last - 1) / N_TOKENS) + 0.8 * torch.sin(last + 3 * j)).softmax(-1)
 
 
-def knowing_draft(tokens: Tokens) -> Float[Tensor, "6"]:
-    """Expect what the model does: a draft whose tokens are all accepted.
+def certain_draft(tokens: Tokens) -> Float[Tensor, "6"]:
+    """Expect the model's most likely token, and no other: under `greedy_probabilities`, all that it proposes is accepted.
 
     Args:
         tokens: (1, T), T ≥ 1.
 
     Returns:
-        probabilities (6,) of the next token, those of the model.
+        probabilities (6,) of the next token: one is 1.
     """
-    return known_law(tokens.device)[tokens[0, -1]]
+    return _certain((tokens[0, -1] + 1) % N_TOKENS)
+
+
+def mistaken_draft(tokens: Tokens) -> Float[Tensor, "6"]:
+    """Expect what `certain_draft` does, but after token 2 an unlikely one, which `greedy_probabilities` refuse.
+
+    Args:
+        tokens: (1, T), T ≥ 1.
+
+    Returns:
+        probabilities (6,) of the next token: one is 1.
+    """
+    last = tokens[0, -1]
+    return _certain(torch.where(last == 2, 5, (last + 1) % N_TOKENS))
 
 
 def uniform_draft(tokens: Tokens) -> Float[Tensor, "6"]:
@@ -89,3 +110,7 @@ def uniform_draft(tokens: Tokens) -> Float[Tensor, "6"]:
 def _logits(device: torch.device | str | None) -> Tensor:
     j = torch.arange(N_TOKENS, device=device)
     return 2 * torch.cos(2 * math.pi * (j - j[:, None] - 1) / N_TOKENS)
+
+
+def _certain(token: Tensor) -> Float[Tensor, "6"]:
+    return torch.nn.functional.one_hot(token, N_TOKENS).float()

@@ -140,7 +140,8 @@ class Property:
 
     `law` is the sentence that a student reads, `calls` draws the inputs, and `judge` compares the answer's outcome with that of
     the reference. If a property named in `needs` fails, this one is skipped. Whether the answer depends on its inputs is tried
-    on changed copies of the calls, but not of those that are `long`.
+    on changed copies of the calls, but not of those that are `long`. Where results are `drawn`, right answers differ, and so do
+    those with the same mistake: it is compared whether the property holds, and not what was drawn.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Property:
     points: int = 1
     needs: tuple[str, ...] = ("shape",)
     long: bool = False
+    drawn: bool = False
 
     @property
     def with_gradients(self) -> bool:

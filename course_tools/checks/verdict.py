@@ -6,10 +6,12 @@ input. A wrong answer is suspected if it agrees with the student's on the first 
 for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
 several qualify, the one that shares the most of them is shown, and none if there is a tie. Two errors are the same if they are
 raised in the same operation of torch, on the same operands. One property on which the wrong answer only raises an error, and
-which holds for the student's, is ignored. Points follow severity: a right computation in the wrong packaging loses the points
-for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake, even a crash, earns points
-within the limits of its severity. An error that beginners make in any exercise, such as `k.T` of a batch, is named if no wrong
-answer of the bank has the same; it earns points only if the answer runs on the first inputs. See `common_crash`.
+which holds for the student's, is ignored; where results are drawn, it is enough that the property holds for both, or for
+neither. A wrong answer that is only so far the same is named if it is the only one. Points follow severity: a right computation
+in the wrong packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a
+named mistake, even a crash, earns points within the limits of its severity. An error that beginners make in any exercise, such
+as `k.T` of a batch, is named if no wrong answer of the bank has the same; it earns points only if the answer runs on the first
+inputs. See `common_crash`.
 """
 
 from collections.abc import Callable, Sequence
@@ -315,21 +317,21 @@ class Examination:
             return (None, None) if first in ("runs", "model") else self._shown_by_measurements(observed[first][0][2])
         held = {f.name for f in findings if f.status == "holds"}
         similar: list[tuple[int, Answer]] = []
-        but_for_an_error: list[Answer] = []
+        nearly: list[Answer] = []
         for wrong in self.exercise.wrong:
             found = self._compare(wrong, first, observed)
             if found is None:
                 continue
-            shared, failed, excused = found
+            shared, failed, excused, drawn = found
             if len(shared) + excused == len(observed):
-                if not excused:
+                if not excused and not drawn:
                     return wrong, None
-                but_for_an_error.append(wrong)
+                nearly.append(wrong)
             n = len(shared & failed)
             if not held & failed and (n >= 2 or 2 * n >= len(failed)):
                 similar.append((n, wrong))
-        if len(but_for_an_error) == 1:
-            return but_for_an_error[0], None
+        if len(nearly) == 1:
+            return nearly[0], None
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
         return None, best[0] if len(best) == 1 else None
@@ -360,13 +362,14 @@ class Examination:
         proven = first("proof")
         return (proven, None) if proven is not None else (None, first("suspicion"))
 
-    def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str], int] | None:
+    def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str], int, bool] | None:
         """Name the properties on which a wrong answer agrees with the student's, and those that it fails.
 
-        The third result is 1 if there is another one on which it only raises an error and the student's is right. None if the
-        two differ on the first failing property, or have nothing in common except the type of an error.
+        The third result is 1 if there is another one on which it only raises an error and the student's is right; the fourth is
+        True if they agree on one only in whether it holds, since its results are drawn. None if the two differ on the first
+        failing property, or have nothing in common except the type of an error.
         """
-        shared, failed, excused = set(), set(), 0
+        shared, failed, excused, drawn = set(), set(), 0, False
         for prop in sorted(self.exercise.properties, key=lambda prop: prop.name != first):
             rows = observed.get(prop.name, ())
             if prop.name == first and not self._begins_as(wrong, prop, rows):
@@ -374,8 +377,10 @@ class Examination:
             outcomes = self._of(wrong, prop)[: len(rows)]
             missed = [prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)]
             alike = all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
-            if prop.counts_cost or prop.judge is unchanged_and_new:  # more than results is judged
-                alike = alike and missed == [prop.judge(expected, got) is not None for _, expected, got in rows]
+            if prop.counts_cost or prop.drawn or prop.judge is unchanged_and_new:  # more than results is judged, or less
+                as_judged = missed == [prop.judge(expected, got) is not None for _, expected, got in rows]
+                drawn = drawn or (prop.drawn and as_judged and not alike)
+                alike = as_judged and (alike or (prop.drawn and prop.name != first))
             if rows and alike:
                 shared.add(prop.name)
             elif prop.name == first:
@@ -385,7 +390,7 @@ class Examination:
                 continue
             if any(missed):
                 failed.add(prop.name)
-        return shared, failed, excused
+        return shared, failed, excused, drawn
 
 
 def _raises_where_the_other_is_right(

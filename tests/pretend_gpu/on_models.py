@@ -9,14 +9,15 @@ from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
 from course_lib.generation import (
     beam_search,
+    certain_draft,
     generate,
     greedy,
     greedy_probabilities,
     greedy_translation,
-    knowing_draft,
     known_draft,
     known_law,
     known_model,
+    mistaken_draft,
     sample,
     speculative,
     uniform_draft,
@@ -126,7 +127,7 @@ def test_a_draft_proposes_and_the_model_judges(same_there):
     same_there(write, GENERATES["GPT"]().eval(), WORDS[:1])
 
 
-@pytest.mark.parametrize("draft", [knowing_draft, known_draft, uniform_draft])
+@pytest.mark.parametrize("draft", [certain_draft, known_draft, mistaken_draft, uniform_draft])
 def test_a_known_model_and_its_drafts(draft, same_there):
     tokens = torch.tensor([[0, 3, 5]])
     same_there(lambda x: [known_model(x), known_law(x.device), draft(x), greedy_probabilities(known_model(x))], tokens)

@@ -4,6 +4,7 @@ A generator is judged by its law, by tests over the pairs of a long text whose l
 which are counted from the operations that they take: not by seconds, and not by what it says of itself.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,23 +13,26 @@ import torch
 from course_lib.generation import (
     OPERATIONS_OF_A_CALL,
     accept,
+    certain_draft,
     greedy_probabilities,
-    knowing_draft,
     known_draft,
     known_law,
     known_model,
+    mistaken_draft,
     next_word_probabilities,
     speculative,
     uniform_draft,
 )
 from course_lib.generation.speculative import Speculated
-from course_tools.checks.comparisons import AtMost, Failure, right_result, same_shapes
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
-from course_tools.checks.outcome import Outcome
+from course_tools.checks.comparisons import AtMost, Failure, runs
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome, is_close
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
-LONG, COUNTED, N_DRAFTS = 1_000, 120, 4
+LONG, COUNTED, N_DRAFTS, PROMPT = 1_000, 120, 4, 3
+MOST_AGREED = 27
+"""24 calls add five tokens each; without the token that follows after a whole draft, 30 are needed."""
 MOST_CHI_SQUARED = {30: 75.0, 5: 32.0, 1: 20.0}
 """By the degrees of freedom: a right generator exceeds each of them in one of 100,000 texts."""
 
@@ -183,6 +187,70 @@ def draws_with_another_law(model, draft, prompt, n_tokens, n_drafts=4, probabili
         return drafted, [draft(drafted[:, : text.shape[-1] + i + 1]) for i in range(len(laws))]
 
     return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+
+
+@wrong.part
+def drops_the_token_that_follows(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """Where drafted tokens were accepted, you drop the token that `accept` returns. It is owed after a refusal: in the next
+    round that place is drawn from p again, and what the draft likes comes too often. Append it in every round."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0, T - 1 :])
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text, calls = drafted[:, : T + int(n)] if n else torch.cat([text, token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@wrong.detail
+def goes_without_the_free_token(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """Where all drafted tokens are accepted, you add no further one. The call that judged them has given the law of the next
+    token, too: append what `accept` returns in every round."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0, T - 1 :])
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        whole = laws and n == len(laws)
+        text, calls = drafted if whole else torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@wrong.detail
+def exchanges_model_and_draft(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """You hand `accept` the model's probabilities as q and the draft's as p. The draft proposes, so its are q: `accept(tokens,
+    draft_p, model_p, uniforms)`."""
+
+    def judge(tokens, q, p, u):
+        return (
+            accept(tokens, p[:-1], torch.cat([q, p[-1:]]), u)
+            if (p[:-1].gather(-1, tokens[:, None]) > 0).all()
+            else (
+                torch.tensor(len(tokens)),
+                p[-1].argmax(),
+            )
+        )
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge)
+
+
+@wrong.detail
+def begins_at_its_own_row(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Your rows of the model begin at T, the place of the first drafted token. The logits at a place are for the token after
+    it, so they begin at T - 1: one row more than there are drafts."""
+
+    def judge(tokens, q, p, u):
+        return (u[: len(tokens)] * q[:, 0] < p[: len(tokens), 0]).sum(), (p - torch.nn.functional.pad(q, (0, 0, 0, 1)))[0]
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge, shift=0)
 
 
 @wrong.detail
@@ -397,19 +465,22 @@ def generator_without_a_judge_that_counts_drafts(
     return Speculated(text, calls * (n_drafts + 1))
 
 
-def _prompt(draw: Draw) -> torch.Tensor:
-    return draw.integers(0, 6, 1, draw.sizes(1)[0])
+def _prompt(draw: Draw, n: int | None = None) -> torch.Tensor:
+    return draw.integers(0, 6, 1, draw.sizes(1)[0] if n is None else n)
 
 
-def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, *more: object) -> Call:
-    return known_model, known_draft, _prompt(draw), n_tokens, n_drafts, *more
+def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, draft: Callable = mistaken_draft) -> Call:
+    """Nothing is left to chance: all who decide alike write the same, whatever numbers they draw."""
+    return known_model, draft, _prompt(draw, PROMPT), n_tokens, n_drafts, greedy_probabilities
 
 
 def _long_texts(draw: Draw) -> list[Call]:
-    """With a draft that is often right, and with one that knows nothing, so that much is refused."""
+    """With a draft that is often right, one that knows nothing, so that much is refused, and one that proposes one token only,
+    so that what is drawn after a refusal tells most."""
     return [
         (known_model, known_draft, _prompt(draw)[:, :1], 2 * LONG // 3, N_DRAFTS),
         (known_model, uniform_draft, torch.cat([_prompt(draw), _prompt(draw)], -1), LONG, 2),
+        (known_model, certain_draft, _prompt(draw), LONG + 1, N_DRAFTS),
     ]
 
 
@@ -435,11 +506,65 @@ def chi_squared(text: torch.Tensor) -> dict[int, float]:
     }
 
 
+def is_text(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check that the results are a text with tokens as the prompt has, however long it is, and a number."""
+    if (failure := runs(expected, got)) is not None:
+        return failure
+    if len(got.results) != 2:
+        return Failure(f"It should return a text and the number of calls: 2 results, not {len(got.results)}.")
+    text, calls = got.results
+    if not isinstance(text, torch.Tensor) or text.is_floating_point() or text.dim() != 2 or len(text) != 1:
+        return Failure("The text should be a tensor of integers, (1, T).")
+    if type(calls) is not int:
+        return Failure(f"The number of calls should be of type int, but it is of type {type(calls).__name__}.")
+    return None
+
+
+def begins_with_the_prompt(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check that the results are a text that begins with the prompt of `_texts`, and a number."""
+    if (failure := is_text(expected, got)) is not None:
+        return failure
+    prompt = slice(0, PROMPT)
+    return (
+        None
+        if is_close(expected.results[0][:, prompt], got.results[0][:, prompt])
+        else Failure("The text does not begin with the prompt.")
+    )
+
+
+def right_length(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check that exactly so many tokens are added as are asked for."""
+    if (failure := is_text(expected, got)) is not None:
+        return failure
+    more = got.results[0].shape[1] - expected.results[0].shape[1]
+    if not more:
+        return None
+    return Failure(f"The text is {abs(more)} token{'s' * (abs(more) > 1)} too {'long' if more > 0 else 'short'}.", stops=False)
+
+
+def right_beginning(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check the tokens that are asked for, and none that follow."""
+    if (failure := is_text(expected, got)) is not None:
+        return failure
+    wanted, text = expected.results[0], got.results[0]
+    here = text[:, : wanted.shape[1]]
+    if is_close(wanted, here):
+        return None
+    n = min(wanted.shape[1], here.shape[1])
+    apart = (wanted[0, :n] != here[0, :n]).nonzero()
+    if not len(apart):
+        return Failure(f"The text ends after {n} of {wanted.shape[1]} tokens.")
+    at = int(apart[0])
+    return Failure("The text is wrong.", f"At place {at}: expected {int(wanted[0, at])}, got {int(here[0, at])}.")
+
+
 def right_law(expected: Outcome, got: Outcome) -> Failure | None:
     """Check that a long text has the law of the model."""
-    if (failure := same_shapes(expected, got)) is not None:
+    if (failure := is_text(expected, got)) is not None:
         return failure
     text = got.results[0][0]
+    if len(text) < expected.results[0].shape[1]:
+        return Failure(f"The text has {len(text):,} tokens, and should have {expected.results[0].shape[1]:,}.")
     if not 0 <= int(text.min()) <= int(text.max()) < 6:
         return Failure("The text contains tokens that do not exist.")
     what = {30: "what follows what does", 5: "the steps from token to token do", 1: "the probabilities of the tokens do"}
@@ -454,17 +579,15 @@ def right_law(expected: Outcome, got: Outcome) -> Failure | None:
 
 @dataclass(frozen=True)
 class FewCalls(AtMost):
-    """Check that the model was called at most once for every `times` tokens, as counted from the operations."""
+    """Check that the model was called at most `times` times, as counted from the operations."""
 
     def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
         """Count the calls."""
-        if (failure := same_shapes(expected, got)) is not None:
+        if (failure := is_text(expected, got)) is not None:
             return failure
-        if (calls := _calls(got)) <= COUNTED / self.times:
+        if (calls := _calls(got)) <= self.times:
             return None
-        return Failure(
-            f"It called the model {calls} times for {COUNTED} tokens; at most {COUNTED / self.times:.0f} are allowed."
-        )
+        return Failure(f"It called the model {calls} times for {COUNTED} tokens; at most {self.times} are allowed.")
 
 
 class SaysItsCalls(AtMost):
@@ -472,12 +595,20 @@ class SaysItsCalls(AtMost):
 
     def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
         """Compare the two numbers."""
-        if (failure := same_shapes(expected, got)) is not None:
+        if (failure := is_text(expected, got)) is not None:
             return failure
         calls, said = _calls(got), got.results[1]
         return (
             None if calls == said else Failure(f"It says that it called the model {said} times, but it did so {calls} times.")
         )
+
+
+def says_its_rounds(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check what the answer says of its calls where each adds one token, and those are not counted."""
+    if (failure := is_text(expected, got)) is not None:
+        return failure
+    said, calls = got.results[1], expected.results[1]
+    return None if said == calls else Failure("The number of calls is wrong.", f"Expected {calls}, got {said}.")
 
 
 def _calls(got: Outcome) -> int:
@@ -490,42 +621,52 @@ exercise = Exercise(
     reference=speculative,
     properties=(
         runs_on(lambda draw: [_texts(draw, 12)]),
-        has_shape("The text with its prompt, (1, T), and a number.", lambda draw: [_texts(draw, 12), _texts(draw, 7, 3)]),
-        Property("nothing", "Where no token is asked for, the prompt is returned.", lambda draw: [_texts(draw, 0)]),
+        Property(
+            "shape",
+            "The text with its prompt, (1, T), and a number.",
+            lambda draw: [_texts(draw, 12), _texts(draw, 7, 3)],
+            begins_with_the_prompt,
+            needs=("runs",),
+        ),
+        Property(
+            "length",
+            "Exactly so many tokens are added as are asked for; 0 add none.",
+            lambda draw: [_texts(draw, n) for n in (0, 1, 2, 12)],
+            right_length,
+        ),
         Property(
             "greedy",
             "With `greedy_probabilities` it writes the most likely token at each step, whatever the draft proposes.",
-            lambda draw: [_texts(draw, 20, n, greedy_probabilities) for n in (4, 2)],
-            right_result(0),
+            lambda draw: [_texts(draw, 20), _texts(draw, 20, 2), _texts(draw, 20, draft=certain_draft)],
+            right_beginning,
             points=2,
         ),
         Property(
             "no drafts",
             "With n_drafts = 0 each token takes a call.",
-            lambda draw: [_texts(draw, 5, 0), _texts(draw, 1, 4)],
-            right_result(1),
-        ),
-        Property("law", "A long text has the law of the model.", _long_texts, right_law, points=4, long=True),
-        Property(
-            "calls",
-            f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model.",
-            lambda draw: [(known_model, known_draft, draw.integers(0, 6, 1, COUNTED // 2), COUNTED, N_DRAFTS)],
-            FewCalls(2.0),
-            long=True,
+            lambda draw: [_texts(draw, 5, 0)],
+            says_its_rounds,
         ),
         Property(
             "agreed",
-            f"With a draft that knows the law of the model, {COUNTED} tokens take at most {3 * COUNTED // 10} calls.",
-            lambda draw: [(known_model, knowing_draft, _prompt(draw), COUNTED, N_DRAFTS)],
-            FewCalls(10 / 3),
-            long=True,
+            f"Where all that the draft proposes is accepted, {COUNTED} tokens take at most {MOST_AGREED} calls.",
+            lambda draw: [_texts(draw, COUNTED, draft=certain_draft)],
+            FewCalls(MOST_AGREED),
         ),
         Property(
             "number",
             "It says how many calls it made.",
             lambda draw: [_texts(draw, 20)],
             SaysItsCalls(1.0),
+        ),
+        Property("law", "A long text has the law of the model.", _long_texts, right_law, points=4, long=True, drawn=True),
+        Property(
+            "calls",
+            f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model.",
+            lambda draw: [(known_model, known_draft, draw.integers(0, 6, 1, COUNTED // 2), COUNTED, N_DRAFTS)],
+            FewCalls(COUNTED // 2),
             long=True,
+            drawn=True,
         ),
         leaves_inputs(lambda draw: [_texts(draw, 12)]),
     ),

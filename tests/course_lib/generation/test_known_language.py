@@ -5,11 +5,12 @@ import torch
 
 from course_lib.generation import (
     OPERATIONS_OF_A_CALL,
+    certain_draft,
     greedy_probabilities,
-    knowing_draft,
     known_draft,
     known_law,
     known_model,
+    mistaken_draft,
     speculative,
 )
 
@@ -29,9 +30,11 @@ def test_the_draft_is_near_but_not_the_model():
         assert 0.05 < distance < 0.4
 
 
-def test_all_that_a_knowing_draft_proposes_is_accepted():
-    written = speculative(known_model, knowing_draft, torch.tensor([[0]]), 40, 4)
-    assert written.calls == 8
+@pytest.mark.parametrize(("draft", "calls"), [(certain_draft, 8), (mistaken_draft, 14)])
+def test_the_most_likely_text_is_written_whatever_a_certain_draft_proposes(draft, calls):
+    written = speculative(known_model, draft, torch.tensor([[0]]), 40, 4, greedy_probabilities)
+    assert written.tokens[0].tolist() == [i % 6 for i in range(41)]
+    assert written.calls == calls
 
 
 def test_a_call_takes_the_operations_that_it_says():
