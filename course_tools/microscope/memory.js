@@ -122,7 +122,7 @@ function show() {
   byId("at").setAttribute("aria-valuetext", `${at} of ${writes.length}${at ? `, the last: ${shown(writes[at - 1])}` : ""}`);
   byId("rewrite").textContent = `Rewrite ${name}`;
   byId("erase").textContent = `Erase ${name}`;
-  byId("answer").replaceChildren("Newest values returned: ", ...Object.keys(NAMES).flatMap((each, i) => {
+  byId("answer").replaceChildren("Newest values: ", ...Object.keys(NAMES).flatMap((each, i) => {
     const { right, of } = score(each);
     return [i ? ", " : "", `${NAMES[each]} `, make("b", { class: right === of ? "good" : "bad" }, `${right} of ${of}`)];
   }));

@@ -36,7 +36,7 @@ def browser():
 def opened(browser, tmp_path_factory):
     """Return the page, opened from a file, with the errors and the requests that it made."""
     file = tmp_path_factory.mktemp("microscope") / "microscope.html"
-    file.write_text(page(), encoding="utf-8")
+    file.write_text(page(file="microscope.html"), encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.noticed = []
     tab.on("pageerror", lambda error: tab.noticed.append(str(error)))
