@@ -78,7 +78,7 @@ print(
 # <details><summary>C. Few.</summary>
 #
 # Yes. A hot key reads the sum of its twelve values. A sum does not depend on the order of its terms, so nothing in it says which
-# came last. Training longer cannot help.</details>
+# came last, however long the training. To tell, the weight of a write would have to depend on its age: that is section 2.</details>
 
 # %% [markdown]
 # **Read the model.** One head with keys and values of size 16, so that its memory has 256 numbers. What it does with a write is a
@@ -159,8 +159,8 @@ claim("18.sum", hot=hot_sum, once=once_sum)
 #
 # $$S_i = \alpha_i\, S_{i-1} + k_i v_i^\top \qquad c_i = S_i^\top q_i$$
 #
-# **By hand.** The memory holds the value 3 under $k_1 = (1, 0)$, so $S = (3, 0)$. Now 5 is written under the same key, with
-# $\alpha = 0.5$: $S = (1.5, 0) + (5, 0) = (6.5, 0)$. Reading gives 6.5, where the sum reads 8. With $\alpha = 0.1$ it would be 5.3.
+# **By hand.** The memory holds the value 3 under $k_1 = (1, 0)$, so $S = (3, 0)$: two rows, of one number each. Now 5 is written under
+# the same key, with $\alpha = 0.5$: $S = (1.5, 0) + (5, 0) = (6.5, 0)$. Reading gives 6.5, where the sum reads 8. With $\alpha = 0.1$ it would be 5.3.
 # But a gate does not ask what it fades: whatever else the memory held is now a half, or a tenth.
 #
 # There may be one gate for the whole head, the memory of **Mamba-2**, or one for each channel of the keys, which is a row of $S$,
@@ -204,7 +204,7 @@ gated_step = check("18.1", gated_step)
 #
 # That is attention again: a causal mask whose entries fade, and no softmax. Each entry is a difference of two running sums of the
 # logarithms, $G_i - G_j$. As a quotient of two products it would be 0/0 after a few hundred gates of 0.5; in
-# logarithms at least four digits are right. Where $j > i$, the difference is positive and its exponential may overflow, so **mask before `exp`**.
+# logarithms four digits are right down to sums of −1,000, or 1,440 such gates. Where $j > i$, the difference is positive and its exponential may overflow, so **mask before `exp`**.
 #
 # | name | shape |
 # | --- | --- |
@@ -308,6 +308,17 @@ figures.draw_correction()
 #
 # $$\tilde S = \alpha_i\, S_{i-1} \qquad e_i = v_i - \tilde S^\top k_i \qquad S_i = \tilde S + \beta_i\, k_i\, e_i^\top \qquad c_i =
 # S_i^\top q_i$$
+#
+# Insert the error, and every memory of this lecture multiplies what it holds by a matrix and adds the write: the delta rule is $S_i =
+# (I - \beta_i k_i k_i^\top) S_{i-1} + \beta_i k_i v_i^\top$.
+#
+# | $S_{i-1}$ is multiplied by | that is | memory |
+# | --- | --- | --- |
+# | $1$ | keep | linear attention, the sum |
+# | $\alpha_i$ | fade all | Mamba-2 |
+# | $\mathrm{Diag}(\alpha_i)$ | fade each row by its own gate | GLA |
+# | $I - \beta_i k_i k_i^\top$ | shrink along the key; with β = 1 nothing is left there, with β = 2 it is mirrored | DeltaNet |
+# | $\alpha_i\,(I - \beta_i k_i k_i^\top)$ | both | Gated DeltaNet |
 #
 # | name | shape |
 # | --- | --- |
@@ -458,12 +469,12 @@ claim(
 # - **Softmax attention beats every memory on hot keys**, with a cache eight times as large.
 
 # %% [markdown] tags=["predict"]
-# **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own: on hot keys, both the delta rule
-# and a gate for each row then answer nearly everything (trials beside the study).
+# **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own. A gate for each row can
+# then fade one key alone.
 #
 # **Predict.** But a text has more keys than a memory has rows. Draw the twenty keys of a sequence from 128. What becomes of the gate for each row?
 #
-# <details><summary>A. It still answers nearly everything: only twenty keys are written, and there are 32 rows.</summary>
+# <details><summary>A. It answers nearly everything: only twenty keys are written, and there are 32 rows.</summary>
 #
 # Which twenty is another matter in each sequence, and what rows a key uses is learned once for all.</details>
 # <details><summary>B. It loses to the delta rule, since some of the twenty share their rows.</summary>
@@ -490,8 +501,7 @@ claim(
 # %% [markdown]
 # **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few. Both
 # rules had as many updates, and their rates and first gates were chosen in the same way. Of 16 rows each serves many keys, which a gate
-# fades together; rows of four numbers are short for 16 values. More updates change little: in one trial, 32 × 8 and 64 × 4 came to 0.95
-# and 0.91 with the delta rule after 3,600 updates, and to 0.85 and 0.89 with the gates after 4,800.
+# fades together; rows of four numbers are short for 16 values.
 #
 # ## 6 See it
 
@@ -548,8 +558,8 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # *Similar* keys: 16 dimensions, or 128, hold only as many orthogonal keys. With 100,000 writes, many keys are similar to others.</details>
 # <details><summary>B. Softmax attention, whose cache grows with the text.</summary>
 #
-# Right, at the cost of 100,000 keys and values in each layer and head. No state of fixed size can hold everything. Hence the hybrids of
-# section 8.</details>
+# Right, at the cost of 100,000 keys and values in each layer and head. No state of fixed size can hold everything. Hence the
+# hybrids in the list below.</details>
 # <details><summary>C. A gate for each channel, if it learns to stay open.</summary>
 #
 # Then it is a sum, and as full.</details>
@@ -593,7 +603,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # *Parallelizing Linear Transformers with the Delta Rule over Sequence Length* (https://arxiv.org/abs/2406.06484) · Yang et al. 2025,
 # *Gated Delta Networks* (https://arxiv.org/abs/2412.06464) · Sun et al. 2024, *Learning to (Learn at Test Time)*
 # (https://arxiv.org/abs/2407.04620) · Behrouz et al. 2024, *Titans* (https://arxiv.org/abs/2501.00663) · Peng et al. 2025, *RWKV-7
-# "Goose"* (https://arxiv.org/abs/2503.14456) · Kimi Team 2025, *Kimi Linear* (https://arxiv.org/abs/2510.26692).
+# "Goose"* (https://arxiv.org/abs/2503.14456) · Qwen Team 2025, *Qwen3-Next* (https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct) · Kimi Team 2025, *Kimi Linear* (https://arxiv.org/abs/2510.26692).
 
 # %% [markdown]
 # # Going further
@@ -609,7 +619,8 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # $$u_i = \beta_i \Big(v_i - S^\top k_i - \sum_{j<i} (k_j^\top k_i)\, u_j\Big)$$
 #
 # **By hand**, from an empty memory with β = 1: the keys (1, 0) and (0.6, 0.8), the values 3 and 5. Then $u_1 = 3$, and $u_2 = 5 -
-# 0.6 \cdot 3 = 3.2$, the error of section 4. In a chunk these are $T$ equations whose matrix is lower triangular, with ones on its diagonal:
+# 0.6 \cdot 3 = 3.2$, the error of section 4. (With a gate of 0.5 at the second write, what it finds is halved: $u_2 = 5 - 0.5 \cdot 0.6
+# \cdot 3 = 4.1$.) In a chunk these are $T$ equations whose matrix is lower triangular, with ones on its diagonal:
 #
 # $$(I + \mathrm{Diag}(\beta)\, A)\, U = \mathrm{Diag}(\beta)\,(V - K S) \qquad A = \text{the part of } K K^\top
 # \text{ below its diagonal}$$
@@ -618,7 +629,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # begins with $S + K^\top U$. With a decay, let $\gamma$ be the running product of the gates, a number for each row, and $L$ your mask, with $\gamma_T$ and $L_T$
 # at the last position:
 #
-# $$(I + \mathrm{Diag}(\beta)(A \odot L))\, U = \mathrm{Diag}(\beta)(V - \gamma \odot K S) \qquad C = \gamma \odot Q S + (QK^\top \odot
+# $$(I + \mathrm{Diag}(\beta)(A \odot L))\, U = \mathrm{Diag}(\beta)(V - \gamma \odot (K S)) \qquad C = \gamma \odot (Q S) + (QK^\top \odot
 # L)\, U \qquad S \leftarrow \gamma_T S + (L_T \odot K)^\top U$$
 #
 # | name | shape |
@@ -640,7 +651,7 @@ chunked_delta_attention = check("18.4", chunked_delta_attention)
 # ## Mamba-2 is attention
 #
 # A **state-space model** describes a state that decays and is pushed by an input: $\dot h = A h + B x$, read as $y = C^\top h$. In
-# Mamba-2, $A$ is one negative number for each head, and each token has its own $B$, $C$ and step length $\Delta$. In
+# Mamba-2, $A$ is one negative number for each head, and each token has its own $B$ (a key), $C$ (a query) and step length $\Delta$. In
 # a step the state fades by $e^{\Delta A}$, and $\Delta\, B\, x^\top$ is added:
 #
 # $$h_t = e^{\Delta_t A}\, h_{t-1} + B_t\, (\Delta_t x_t)^\top \qquad y_t = h_t^\top C_t$$
@@ -770,9 +781,7 @@ claim(
 )
 
 # %% [markdown]
-# The network has not caught up with the best table of counts: on 390,000 characters, none of our small ones does. (On ten times as much,
-# Shakespeare's, a GPT of 4.8 million weights has: lecture 07.) Here the network is measured at the positions 32 to 63 of each text
-# and from 128 on, the table, of runs of six, at all of them; with runs of eight, on all new text, it takes 1.78 bits (lecture 07). But does it read as
+# The counts are ahead, as of all our small networks on this text. But does the network read as
 # well as a model whose cache grows? And is it the memory that reads, or the short convolution in front of it, which brings the last
 # characters together before any memory is asked? **The control** is a Llama of the same size, without and with such a convolution of its queries,
 # keys and values.
@@ -804,8 +813,8 @@ claim(
 )
 
 # %% [markdown]
-# **Most of the lead over plain softmax attention is the short convolution's.** With it, softmax attention and the gated delta network
-# are 0.05 bits apart in this run, and as much far beyond the length of their training, where attention has a window: 2.32 and 2.27. What the memory
+# **In this run, most of the lead over plain softmax attention is the short convolution's.** With it, softmax attention and the gated
+# delta network are 0.05 bits apart, and as much far beyond the length of their training, where attention has a window: 2.32 and 2.27. What the memory
 # of fixed size buys is size: this Llama keeps 256 numbers for each character, a quarter of a million after 1,000, unless a window makes
 # it forget.
 
