@@ -177,9 +177,12 @@ def landing(
         (0, "data downloads"),
     )
     numbers = "".join(f"<li><b>{count:,}</b> {words}</li>" for count, words in counts)
+    sample = f"```{{raw}} html\n{_picture('check', alternative_text())}\n```\n"
+    lens = '<iframe src="microscope.html" title="Attention microscope" loading="lazy"></iframe>'
+    lens += f'<a href="microscope.html">{_picture("microscope", _LENS)}</a>'
     return "\n".join(
         [
-            _HEAD.format(buttons=buttons, sample=_picture() if picture else _VERDICT, lens=_LENS if picture else ""),
+            _HEAD.format(buttons=buttons, sample=sample if picture else _VERDICT, lens=lens if picture else ""),
             _NUMBERS.format(numbers=numbers),
             _MAP.format(cards="\n".join(cards)),
             _DOORS.format(teacher=next(iter(sections.get("For teachers", [])), "docs/grading")),
@@ -237,11 +240,14 @@ def banner(lecture: Lecture) -> str:
     return f'<p class="doors">{row}</p>\n\n`{command}` opens your own copy of the notebook; it needs the course\'s folder.\n'
 
 
-def _picture() -> str:
-    return (
-        '```{raw} html\n<picture><source srcset="_static/pictures/check.png" media="(prefers-reduced-motion: reduce)">'
-        '<source srcset="_static/pictures/check_narrow.webp" media="(max-width: 600px)">'
-        f'<img src="_static/pictures/check.webp" alt="{html.escape(alternative_text())}" width="860"></picture>\n```\n'
+def _picture(name: str, alt: str) -> str:
+    """Write a picture of docs/pictures in both themes, each with its form for phones; the still is light."""
+    return "".join(
+        f'<picture><source srcset="_static/pictures/{name}.png" media="(prefers-reduced-motion: reduce)">'
+        f'<source srcset="_static/pictures/{name}{form}_narrow.webp" media="(max-width: 600px)">'
+        f'<img class="only-{theme}" src="_static/pictures/{name}{form}.webp" alt="{html.escape(alt)}" width="860"'
+        ' loading="lazy"></picture>'
+        for theme, form in (("light", ""), ("dark", "_dark"))
     )
 
 
@@ -253,12 +259,8 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 """
 
 _LENS = (
-    '<iframe src="microscope.html" title="Attention microscope" loading="lazy"></iframe>'
-    '<a href="microscope.html"><picture>'
-    '<source srcset="_static/pictures/microscope.png" media="(prefers-reduced-motion: reduce)">'
-    '<source srcset="_static/pictures/microscope_narrow.webp" media="(max-width: 600px)">'
-    '<img src="_static/pictures/microscope.webp" width="860" alt="The attention microscope: a small transformer writes token '
-    'backwards, nekot. With its padding mask or its positions switched off, the answer is wrong."></picture></a>'
+    "The attention microscope: a small transformer writes token backwards, nekot. With its padding mask or its positions "
+    "switched off, the answer is wrong."
 )
 _HEAD = """# Attention, from the ground up
 
