@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from course_lib.datasets import digits
 from course_lib.primitives import patchify, unpatchify
 from course_tools.checks.training_record import Recorder
-from course_tools.notebook.fitting import accuracy_of
+from course_tools.notebook.classifier import accuracy_of
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.training_curve import show_recorded_losses
 

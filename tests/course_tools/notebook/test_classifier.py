@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_tools.notebook.fitting import accuracy_of, classify
+from course_tools.notebook.classifier import accuracy_of, classify
 
 
 def test_accuracy_is_the_fraction_of_right_answers_without_dropout():
