@@ -14,6 +14,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Image
 
 __all__ = ["embed_patches", "interpolate_positions", "patch_grid", "patchify", "unpatchify"]
@@ -32,6 +33,11 @@ def patch_grid(H: int, W: int, P: int) -> tuple[int, int]:
     return H // P, W // P
 
 
+def _require_grid(images: Tensor, P: int) -> None:
+    patch_grid(images.shape[-2], images.shape[-1], P)
+
+
+@requires(_require_grid)
 def patchify(images: Image, P: int) -> Patches:
     """Cut images into non-overlapping square patches, each flattened to one vector.
 
@@ -48,7 +54,6 @@ def patchify(images: Image, P: int) -> Patches:
 
     Source: Dosovitskiy et al. 2021, section 3.1.
     """
-    patch_grid(images.shape[-2], images.shape[-1], P)
     return rearrange(images, "B C (rows P_1) (columns P_2) -> B (rows columns) (C P_1 P_2)", P_1=P, P_2=P)
 
 
@@ -74,6 +79,14 @@ def unpatchify(patches: Patches, P: int, H: int, W: int) -> Image:
     return rearrange(patches, "B (rows columns) (C P_1 P_2) -> B C (rows P_1) (columns P_2)", rows=rows, P_1=P, P_2=P)
 
 
+def _require_positions(patches: Tensor, E: Tensor, b: Tensor, learned: Tensor, positions: Tensor) -> None:
+    """Raise a ValueError unless each learned token and each patch has a position."""
+    n_tokens = len(learned) + patches.shape[-2]
+    if len(positions) != n_tokens:
+        raise ValueError(f"{len(positions)} positions for {n_tokens} tokens; for other sizes, `interpolate_positions`.")
+
+
+@requires(_require_positions)
 def embed_patches(
     patches: Patches,
     E: Float[Tensor, "d_model d_patch"],
@@ -99,11 +112,15 @@ def embed_patches(
     Source: Dosovitskiy et al. 2021, eq. 1; two learned tokens: Touvron et al. 2021, figure 2.
     """
     tokens = torch.cat([learned.expand(patches.shape[0], -1, -1), patches @ E.mT + b], dim=1)
-    if len(positions) != tokens.shape[1]:
-        raise ValueError(f"{len(positions)} positions for {tokens.shape[1]} tokens; for other sizes, `interpolate_positions`.")
     return tokens + positions
 
 
+def _require_grids(positions: Tensor, H: int, W: int, H_new: int, W_new: int) -> None:
+    if len(positions) < H * W or min(H, W, H_new, W_new) < 1:
+        raise ValueError(f"{len(positions)} positions cannot be resized from {H} × {W} patches to {H_new} × {W_new}.")
+
+
+@requires(_require_grids)
 def interpolate_positions(
     positions: Float[Tensor, "T d_model"], H: int, W: int, H_new: int, W_new: int
 ) -> Float[Tensor, "T_new d_model"]:
@@ -126,8 +143,6 @@ def interpolate_positions(
     `scipy.ndimage.zoom`; DeiT's and Hugging Face's by bicubic interpolation with half-pixel centres, as here.
     """
     n_learned = len(positions) - H * W
-    if n_learned < 0 or min(H, W, H_new, W_new) < 1:
-        raise ValueError(f"{len(positions)} positions cannot be resized from {H} × {W} patches to {H_new} × {W_new}.")
     image = rearrange(positions[n_learned:], "(H W) d_model -> 1 d_model H W", H=H)
     resized = F.interpolate(image, (H_new, W_new), mode="bicubic", align_corners=False)
     return torch.cat([positions[:n_learned], rearrange(resized, "1 d_model H W -> (H W) d_model")])

@@ -221,19 +221,5 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
-    equivalent_mutants={
-        "The guard refuses sizes that do not divide, and none are drawn: the exercise asks nothing about them.": (
-            "drop call: P",
-            "remove statement: patch_grid(images.shape[-2], images.shape[-1], P)",
-            "drop call: images.shape[-2]",
-            "drop call: images.shape[-1]",
-            "swap arguments: patch_grid(images.shape[-1], images.shape[-2], P)",
-            "drop sign: images.shape[2]",
-            "detach: images.detach().shape",
-            "constant: images.shape[-1]",
-            "detach: images.detach().shape (2)",
-            "constant: images.shape[-2]",
-        ),
-    },
     hints=HINTS,
 )
