@@ -24,8 +24,9 @@ def small_vit(
     n_classes: int = 10,
     mechanism: AnyMechanism = fused_scaled_dot_product_attention,
     scale: float = 4.0,
+    grid: int = GRID,
 ) -> Any:
-    """Create a Vision Transformer for digits of 28 × 28 pixels, with patches of 7 × 7.
+    """Create a Vision Transformer for digits of 28 × 28 pixels, or of another grid of patches, with patches of 7 × 7.
 
     Args:
         seed: determines the weights; None = they are drawn from the generator of torch as it is.
@@ -34,10 +35,11 @@ def small_vit(
         n_classes: number of logits.
         mechanism: what each head computes.
         scale: the initial position embeddings are multiplied by it.
+        grid: patches in a row of an image.
     """
     if seed is not None:
         torch.manual_seed(seed)
-    model: Any = kind(n_classes, (1, GRID * P, GRID * P), P, sizes, mechanism).to(device())
+    model: Any = kind(n_classes, (1, grid * P, grid * P), P, sizes, mechanism).to(device())
     model.encoder.positions.data.mul_(scale)
     return model
 

@@ -57,7 +57,7 @@ def show_maps(maps: Maps, n: int = 4) -> None:
     )
 
 
-def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: int) -> None:
+def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: int, label: str = "attention weight") -> None:
     """Show a map beside grids (4, 4) of how much a model takes from each cell, and the symbol that the model names.
 
     Args:
@@ -65,6 +65,7 @@ def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: i
         number: which one to show.
         weights: title -> (16,), the weights of the cells.
         answer: the symbol that the model names.
+        label: what the grids show.
     """
     places = {name: divmod(int(cell), GRID) for name, cell in (("pin", maps.pin[number]), ("entry", maps.entry[number]))}
     at = ", ".join(f"{name} in row {row + 1}, column {column + 1}" for name, (row, column) in places.items())
@@ -73,7 +74,7 @@ def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: i
     panels = {f"the model says {NAMES[answer]}": maps.images[number].permute(1, 2, 0).cpu().clamp(0, 1)}
     panels |= {title: weight.view(GRID, GRID).cpu() for title, weight in weights.items()}
     show(
-        pictures(panels),
+        pictures(panels, label=label),
         alt=f"A map with its {at} and grids of weights over its cells. Largest weight: {found}. The model names the "
         f"{NAMES[answer]}; right is the {NAMES[maps.colour[number]]}.",
     )
