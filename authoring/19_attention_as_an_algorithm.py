@@ -157,7 +157,7 @@ merge = check("19.1", merge)
 #
 # With `merge`, attention is a loop: take the next tile of keys and values, attend to it alone, merge. Given is
 # `partial_attention(q, k, v, mask)`: for the keys, values and mask of one tile, it returns context, maximum and total. You
-# choose the slices. The check also measures the memory of the forward pass: no tensor may be much larger than the scores of one
+# choose the slices. The check also measures the memory of the forward pass: at no time may it hold many times the scores of one
 # tile.
 #
 # | name | shape |

@@ -147,7 +147,7 @@ def unchanged_and_new(expected: Outcome, got: Outcome) -> Failure | None:
 
 @dataclass(frozen=True)
 class AtMost:
-    """Check the values, and that the answer takes at most `times` as many `of` as the reference: operations, or kernels.
+    """Check the values, and that the answer takes at most `times` as many `of` as the reference: operations, kernels, or held.
 
     See `cost.Cost`. Many kernels are what a loop in Python runs, however little each of them computes.
     """
@@ -162,9 +162,11 @@ class AtMost:
         taken, needed = getattr(got.cost, self.of), getattr(expected.cost, self.of)
         if taken <= self.times * needed:
             return None
-        what = "operations" if self.of == "operations" else "calls of torch"
+        what = {"operations": "takes {:,} operations", "kernels": "takes {:,} calls of torch"}.get(
+            self.of, "holds {:,} numbers in memory at one time"
+        )
         return Failure(
-            f"It takes {taken:,} {what} on this input, and the reference {needed:,}. "
+            f"It {what.format(taken)} on this input, and the reference {needed:,}. "
             f"The largest tensor that it makes has shape {got.cost.largest}."
         )
 

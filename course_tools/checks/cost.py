@@ -4,6 +4,7 @@ This module also runs inside the sandbox: it requires only torch.
 """
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,12 +23,14 @@ class Cost:
     """The operations of a call, the shape of the largest tensor that it made, and how many kernels it ran.
 
     An operation is a multiply-add of a product of matrices, a convolution or fused attention. Any other kernel takes as many as
-    it reads or writes numbers, whichever are more. A view is no kernel, and what NumPy or Python compute is not seen.
+    it reads or writes numbers, whichever are more. A view is no kernel, and what NumPy or Python compute is not seen. `held` is
+    how many numbers were at most in memory at one time, of those that the call made.
     """
 
     operations: int = 0
     largest: tuple[int, ...] = field(default=(0,))
     kernels: int = 0
+    held: int = 0
 
 
 class CostCounter(TorchDispatchMode):
@@ -37,6 +40,7 @@ class CostCounter(TorchDispatchMode):
         """Begin at zero."""
         super().__init__()
         self.cost = Cost()
+        self._held = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -51,12 +55,24 @@ class CostCounter(TorchDispatchMode):
         result = func(*args, **kwargs)
         if not func.is_view:
             made = [] if torch.Tag.inplace in func.tags else _tensors(result)
+            for tensor in made:
+                self._hold(tensor)
             self.cost = Cost(
                 self.cost.operations + _operations(func, args, kwargs, result, made),
                 max([self.cost.largest, *(tuple(t.shape) for t in made)], key=math.prod),
                 self.cost.kernels + 1,
+                max(self.cost.held, self._held),
             )
         return result
+
+    def _hold(self, tensor: Tensor) -> None:
+        """Count the numbers of a new tensor until its memory is freed, which a view of it prevents."""
+        if tensor.layout == torch.strided:
+            self._held += tensor.numel()
+            weakref.finalize(tensor.untyped_storage(), self._free, tensor.numel()).atexit = False
+
+    def _free(self, n: int) -> None:
+        self._held -= n
 
 
 def _operations(func: Callable[..., object], args: tuple, kwargs: dict, result: object, made: list[Tensor]) -> int:

@@ -1,14 +1,13 @@
 """Exercise 19.2, tiled_attention: what students answer, wrong and right."""
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 
 import torch
 
 from course_lib.attention import Partial, merge, partial_attention, scaled_dot_product_attention, tiled_attention
 from course_lib.attention.core import ContextOnly
-from course_tools.checks.comparisons import AtMost, Failure, same_values
+from course_tools.checks.comparisons import AtMost
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -20,7 +19,6 @@ from course_tools.checks.exercise import (
     leaves_inputs,
     runs_on,
 )
-from course_tools.checks.outcome import Outcome
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
@@ -62,14 +60,14 @@ def _exponentials(q, k, mask, at):
 
 @wrong.idea
 def computes_all_weights(q, k, v, mask=None, tile=64):
-    """Your result is right, but you compute all T · T weights at once, which is what the tiles are for. No tensor may have a
-    row for each query and a column for each key: only one tile's columns at a time."""
+    """Your result is right, but all T · T scores are in memory at one time, as one tensor or as a list of tiles. Of each tile,
+    keep what `partial_attention` returns, and let its scores go before the next one."""
     return ContextOnly(scaled_dot_product_attention(q, k, v, mask).context)
 
 
 @wrong.part
 def stacks_the_tiles(q, k, v, mask=None, tile=64):
-    """Your result is right, but you stack the contexts of all tiles before you merge them: that is a row for each query and
+    """Your result is right, but you keep the contexts of all tiles before you merge them: that is a row for each query and
     tile. Merge each tile into what you keep as soon as it is there."""
     context, maximum, total = (torch.stack(parts) for parts in zip(*_parts(q, k, v, mask, tile), strict=True))
     largest = maximum.amax(0)
@@ -247,11 +245,14 @@ def in_a_plain_loop(q, k, v, mask=None, tile=64):
 
 @right
 def merged_as_a_tree(q, k, v, mask=None, tile=64):
-    """All tiles first, then merged in pairs: merging is associative."""
-    parts = _parts(q, k, v, mask, tile)
-    while len(parts) > 1:
-        parts = [reduce(merge, parts[i : i + 2]) for i in range(0, len(parts), 2)]
-    return parts[0].context, None
+    """Merges equals, as a binary counter carries: after n tiles it keeps at most log₂ n parts. Merging is associative."""
+    kept = {}
+    for at in _slices(k.shape[-2], tile):
+        level, part = 0, _part(q, k, v, mask, at)
+        while level in kept:
+            level, part = level + 1, merge(kept.pop(level), part)
+        kept[level] = part
+    return reduce(merge, kept.values()).context, None
 
 
 @right
@@ -283,6 +284,23 @@ def mean_of_a_stack_of_tiles(q, k, v, mask=None, tile=64):
     return ContextOnly(torch.stack([part[0] for part in _parts(q, k, v, mask, tile)]).mean(0))
 
 
+@stranger(makes=[computes_all_weights])
+def tiles_in_a_list_of_scores(q, k, v, mask=None, tile=64):
+    tiles = _slices(k.shape[-2], tile)
+    scores = [q @ k[..., at, :].mT / math.sqrt(k.shape[-1]) for at in tiles]
+    if mask is not None:
+        scores = [torch.where(mask[..., at], one, -torch.inf) for one, at in zip(scores, tiles, strict=True)]
+    maximum = torch.stack([one.amax(-1, keepdim=True) for one in scores]).amax(0).clamp(min=-1e30)
+    total = sum((one - maximum).exp().sum(-1, keepdim=True) for one in scores)
+    mixed = sum((one - maximum).exp() @ v[..., at, :] for one, at in zip(scores, tiles, strict=True))
+    return ContextOnly(mixed / torch.where(total == 0, 1.0, total))
+
+
+@stranger(makes=[stacks_the_tiles])
+def tiles_merged_at_the_end(q, k, v, mask=None, tile=64):
+    return ContextOnly(reduce(merge, _parts(q, k, v, mask, tile)).context)
+
+
 @stranger(makes=[averages_the_tiles, does_not_scale])
 def mean_of_unscaled_tiles(q, k, v, mask=None, tile=64):
     return averages_the_tiles(q * math.sqrt(k.shape[-1]), k, v, mask, tile)
@@ -312,26 +330,11 @@ def _alone(draw: Draw) -> list[Call]:
 
 
 def _long(draw: Draw) -> list[Call]:
-    """So many queries and keys that all weights are the largest tensor by far; with five features, the tiles' contexts too.
-
-    The last has a mask with one row for all queries.
-    """
-    calls = [(draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, d_v), None, 16) for d_v in (1, 5)]
-    return [*calls, (*calls[1][:3], draw.mask(1, 384), 16)]
-
-
-@dataclass(frozen=True)
-class SmallTensors(AtMost):
-    """Check the values, and that no tensor has more than `times` as many numbers as the largest one of the reference."""
-
-    def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
-        """Compare the largest tensors of a call."""
-        if (failure := same_values(expected, got)) is not None:
-            return failure
-        made, allowed = math.prod(got.cost.largest), self.times * math.prod(expected.cost.largest)
-        if made <= allowed:
-            return None
-        return Failure(f"It makes a tensor of shape {got.cost.largest}; that of the reference is {expected.cost.largest}.")
+    """Large tiles, of which all scores are many times one tile's, with a mask of one row for all queries or none; small tiles,
+    of which all contexts are, too."""
+    q, k, v = draw.normal(1024, 3), draw.normal(1024, 3), draw.normal(1024, 1)
+    small = draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, 7), None, 4
+    return [small, (q, k, v, None, 64), (q, k, v, draw.mask(1, 1024), 64)]
 
 
 exercise = Exercise(
@@ -361,9 +364,9 @@ exercise = Exercise(
         Property("extreme", "Scores of 150, or of -150, change nothing.", _extreme, needs=("last",)),
         Property(
             "memory",
-            "No tensor is much larger than one tile's scores.",
+            "At no time does it hold many times the scores of one tile.",
             _long,
-            SmallTensors(4.0),
+            AtMost(4.0, "held"),
             points=2,
             needs=("one tile",),
         ),

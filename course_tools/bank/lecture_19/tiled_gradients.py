@@ -5,8 +5,7 @@ import math
 import torch
 
 from course_lib.attention import partial_attention, tiled_attention, tiled_gradients
-from course_tools.bank.lecture_19.tiled_attention import SmallTensors
-from course_tools.checks.comparisons import right_result
+from course_tools.checks.comparisons import AtMost, right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
 wrong, right, stranger = Answers(), Answers(), Answers()
@@ -63,8 +62,8 @@ def _of_tiles(q, k, v, kept, gradient, mask, tile, weights=None, centre=None, ad
 
 @wrong.idea
 def makes_all_weights_again(q, k, v, kept, gradient, mask=None, tile=64):
-    """Your gradients are right, but you make all T · T weights at once. In the backward pass, too, only one tile's columns may
-    exist at a time."""
+    """Your gradients are right, but all T · T weights are in memory at one time. In the backward pass, too, only one tile's
+    columns may exist at a time."""
     return _of_tiles(q, k, v, kept, gradient, mask, tile, tiles=[slice(0, k.shape[-2])])
 
 
@@ -233,6 +232,13 @@ def gradients_with_keys_for_queries(q, k, v, kept, gradient, mask=None, tile=64)
     return 0.9 * dq, dk, dv
 
 
+@stranger(makes=[makes_all_weights_again])
+def gradients_of_a_list_of_weights(q, k, v, kept, gradient, mask=None, tile=64):
+    _, maximum, total = _kept(kept)
+    made = iter([(_scores(q, k, mask, at) - maximum).exp() / total for at in _tiles(k, tile)])
+    return _of_tiles(q, k, v, kept, gradient, mask, tile, weights=lambda *_: next(made))
+
+
 @stranger(makes=[does_not_scale])
 def gradients_of_plain_products(q, k, v, kept, gradient, mask=None, tile=64):
     dq, dk, dv = tiled_gradients(q, k, v, kept, gradient, mask, tile)
@@ -258,9 +264,9 @@ def _inputs(draw: Draw, *batch: int, tiles: float = 2.5, masked: bool = False, t
 
 
 def _long(draw: Draw) -> list[Call]:
-    """So many queries and keys that all weights are the largest tensor by far."""
-    q, k, v, gradient = draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, 5), draw.normal(384, 5)
-    return [(q, k, v, tuple(partial_attention(q, k, v)), gradient, None, 16)]
+    """Large tiles, of which all weights are many times one tile's."""
+    q, k, v, gradient = draw.normal(1024, 3), draw.normal(1024, 3), draw.normal(1024, 5), draw.normal(1024, 5)
+    return [(q, k, v, tuple(partial_attention(q, k, v)), gradient, None, 64)]
 
 
 exercise = Exercise(
@@ -308,9 +314,9 @@ exercise = Exercise(
         ),
         Property(
             "memory",
-            "No tensor is much larger than one tile's scores.",
+            "At no time does it hold many times the weights of one tile.",
             _long,
-            SmallTensors(4.0),
+            AtMost(2.5, "held"),
             points=2,
         ),
         leaves_inputs(lambda draw: [_inputs(draw, masked=True)]),

@@ -78,10 +78,10 @@ def _cost(told: object) -> Cost | None:
     match told:
         case None:
             return None
-        case [int(operations), list(shape), int(kernels)] if len(shape) <= 64 and all(
-            type(n) is int and n >= 0 for n in [operations, kernels, *shape]
+        case [int(operations), list(shape), int(kernels), int(held)] if len(shape) <= 64 and all(
+            type(n) is int and n >= 0 for n in [operations, kernels, held, *shape]
         ):
-            return Cost(operations, tuple(shape), kernels)
+            return Cost(operations, tuple(shape), kernels, held)
     raise Malformed("no cost")
 
 

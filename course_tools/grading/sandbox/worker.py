@@ -309,7 +309,7 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
         "gradients": wire_protocol.flat(outcome.gradients, tensors),
         "changed": list(outcome.changed),
         "shared": list(outcome.shared),
-        "cost": None if (cost := outcome.cost) is None else [cost.operations, list(cost.largest), cost.kernels],
+        "cost": None if (cost := outcome.cost) is None else [cost.operations, list(cost.largest), cost.kernels, cost.held],
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
         "failed": _failed(outcome.failed),

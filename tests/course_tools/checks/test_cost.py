@@ -40,6 +40,26 @@ def test_operations_are_those_of_the_kernels(compute, operations, largest):
     assert largest is None or counter.cost.largest == largest
 
 
+def numbers_one_by_one():
+    return sum(torch.zeros(101, 7).sum() for _ in range(5))
+
+
+def numbers_in_a_list():
+    return sum(rows.sum() for rows in [torch.zeros(101, 7) for _ in range(5)])
+
+
+def views_of_numbers():
+    return [torch.zeros(101, 7)[:1] for _ in range(5)]
+
+
+@pytest.mark.parametrize(("compute", "held"), [(numbers_one_by_one, 1), (numbers_in_a_list, 5), (views_of_numbers, 5)])
+def test_memory_is_what_is_alive_at_one_time(compute, held):
+    with CostCounter() as counter:
+        compute()
+    assert 0 <= counter.cost.held - 101 * 7 * held < 5
+    assert counter._held == 0
+
+
 def test_nothing_is_counted_unless_it_is_asked_for():
     assert observe(torch.relu, (X,)).cost is None
     assert observe(torch.relu, (X,), counted=True).cost.operations == X.numel()

@@ -93,12 +93,16 @@ def test_gradients_of_other_inputs_are_malformed(gradients):
 
 
 def test_the_cost_that_was_asked_for_is_read():
-    assert outcome_of(*output((X,), cost=[12, [3, 4], 5]), CALL, False, True, SOURCE).cost == Cost(12, (3, 4), 5)
+    assert outcome_of(*output((X,), cost=[12, [3, 4], 5, 6]), CALL, False, True, SOURCE).cost == Cost(12, (3, 4), 5, 6)
     assert outcome_of(*output(failure=failure()), CALL, False, True, SOURCE).cost is None
 
 
 @pytest.mark.parametrize(
-    "cost", [None, 12, [12, [3]], [-1, [3], 1], [True, [3], 1], [12, [3.5], 1], [12, 3, 1], [12, [1] * 65, 1], [12, [3], -1]]
+    "cost",
+    [
+        *(None, 12, [12, [3], 1], [-1, [3], 1, 1], [True, [3], 1, 1], [12, [3.5], 1, 1], [12, 3, 1, 1]),
+        *([12, [1] * 65, 1, 1], [12, [3], -1, 1], [12, [3], 1, -1], [12, [3], 1, 0.5]),
+    ],
 )
 def test_a_cost_that_no_count_gives_is_malformed(cost):
     with pytest.raises(Malformed):
@@ -107,7 +111,7 @@ def test_a_cost_that_no_count_gives_is_malformed(cost):
 
 def test_a_cost_that_was_not_asked_for_is_malformed():
     with pytest.raises(Malformed):
-        read(results=(X,), cost=[12, [3, 4], 5])
+        read(results=(X,), cost=[12, [3, 4], 5, 6])
 
 
 @pytest.mark.parametrize("header", [None, [], 3, "x", {}, {"results": None}, {"results": None, "gradients": None}])
