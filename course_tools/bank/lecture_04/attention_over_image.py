@@ -171,6 +171,63 @@ def projects_before_the_channels_are_last(x, W_q, W_k, W_v):
     return context.mT.unflatten(-1, x.shape[2:])
 
 
+@wrong.detail
+def returns_the_transposed_map(x, W_q, W_k, W_v):
+    """You return an image that is turned over: its rows are the columns of x. Height comes before width, also in the result:
+    (B, d_v, H, W)."""
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, x.shape[2:]).mT
+
+
+@wrong.detail
+def cuts_the_pixels_into_columns(x, W_q, W_k, W_v):
+    """You cut the axis of pixels into (W, H). The pixels lie row by row, and there are H rows of W: (B, d_v, H, W)."""
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, (x.shape[3], x.shape[2]))
+
+
+@wrong.detail
+def puts_the_pixels_back_column_by_column(x, W_q, W_k, W_v):
+    """You lay the pixels out row by row, but put them back column by column: the right contexts end up at the wrong pixels."""
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, (x.shape[3], x.shape[2])).mT
+
+
+@wrong.case
+def leaves_the_channels_last(x, W_q, W_k, W_v):
+    """Your result has its features last, (B, H, W, d_v). An image has them in front of the pixels: (B, d_v, H, W)."""
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.unflatten(1, x.shape[2:])
+
+
+@wrong.detail
+def returns_the_sequence(x, W_q, W_k, W_v):
+    """You return the sequence of pixels, (B, H·W, d_v). Make an image of it: the features in front, and the axis of pixels cut
+    into H and W."""
+    pixels = x.flatten(2).mT
+    return scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT).context
+
+
+@wrong.detail
+def leaves_the_pixels_on_one_axis(x, W_q, W_k, W_v):
+    """You return all pixels on one axis, (B, d_v, H·W). Cut it into H and W again: `unflatten`."""
+    pixels = x.flatten(2).mT
+    return scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT).context.mT
+
+
+@wrong.part
+def mixes_by_transposed_weights(x, W_q, W_k, W_v):
+    """You multiply the values by the transposed weights, so that each pixel gives to the others by its own softmax. The context
+    of a pixel is the mean of the values with the weights of its own row."""
+    pixels = x.flatten(2).mT
+    _, weights = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return (weights.mT @ (pixels @ W_v.mT)).mT.unflatten(-1, x.shape[2:])
+
+
 @right
 def with_convolutions(x, W_q, W_k, W_v):
     """The projections as 1×1 convolutions, and the algebra with the channels in front, as in EE-559's layer."""
@@ -212,10 +269,8 @@ def fused_column_by_column(x, W_q, W_k, W_v):
 
 
 @stranger
-def image_with_rows_and_columns_swapped(x, W_q, W_k, W_v):
-    pixels = x.flatten(2).mT
-    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
-    return context.mT.reshape(len(x), -1, x.shape[3], x.shape[2]).mT
+def image_upside_down(x, W_q, W_k, W_v):
+    return attention_over_image(x, W_q, W_k, W_v).flip(-2)
 
 
 @stranger

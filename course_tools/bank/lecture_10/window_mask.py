@@ -131,6 +131,20 @@ def ignores_the_device(H, W, size, stride=1, device=None):
     return window_mask(H, W, size, stride)
 
 
+@wrong.idea
+def allows_everything(H, W, size, stride=1, device=None):
+    """Your mask is True everywhere. A window at the border reaches beyond the image, and what lies there is no pixel: it
+    must be False."""
+    return torch.ones_like(window_mask(H, W, size, stride, device))
+
+
+@wrong.detail
+def rounds_the_number_of_windows_down(H, W, size, stride=1, device=None):
+    """You round the number of windows down, H // stride. The first pixel has a window, and then every stride-th: that is H /
+    stride rounded *up*, as `range(0, H, stride)` counts."""
+    return window_mask(H, W, size, stride, device)[: H // stride, : W // stride]
+
+
 @right
 def of_a_picture_of_ones(H, W, size, stride=1, device=None):
     """The windows of an image that is 1 everywhere, which hold 0 outside."""
@@ -166,8 +180,8 @@ def one_by_one(H, W, size, stride=1, device=None):
 
 
 @stranger
-def mask_that_allows_everything(H, W, size, stride=1):
-    return torch.ones_like(window_mask(H, W, size, stride))
+def mask_of_the_left_half(H, W, size, stride=1):
+    return window_mask(H, W, size, stride) & (torch.arange(size**2) % size <= size // 2)
 
 
 @stranger

@@ -189,6 +189,61 @@ def loses_the_axis_of_the_norm(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z)).roll(len(a)))
 
 
+@wrong.part
+def takes_the_next_row_for_the_partner(a, b, temperature):
+    """You take a neighbouring row, i + 1 or i - 1, for the partner of row i. With b below a, the partner is N rows further,
+    i + N, and that of the second half is i - N."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(-1))
+
+
+@wrong.part
+def seeks_the_partner_one_row_off(a, b, temperature):
+    """Your partner is one row off: i + N + 1 or i + N - 1 for row i. Rows count from 0, so row N is the first of b; and the
+    columns move up by one only where the diagonal is *cut out*, not where it is -∞."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(-len(a) - 1))
+
+
+@wrong.detail
+def cuts_the_diagonal_out_and_keeps_the_classes(a, b, temperature):
+    """You cut the diagonal out, 2N - 1 columns are left, and the partner of row i < N is now column i + N - 1. Shift the
+    classes too, or write -∞ on the diagonal, where nothing moves."""
+    z = unit(torch.cat([a, b]))
+    others = ~torch.eye(len(z), dtype=torch.bool, device=a.device)
+    logits = (z @ z.mT / temperature)[others].view(len(z), -1)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+@wrong.detail
+def runs_past_the_last_row(a, b, temperature):
+    """Your partner is i + N for all 2N rows, so that the second half asks for rows that do not exist. There it is i - N: take
+    the remainder by 2N, or `roll`."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device) + len(a))
+
+
+@wrong.part
+def takes_a_view_for_its_own_partner(a, b, temperature):
+    """For some rows or all of them, your right class is the view itself, which is excluded, so that the loss is infinite. The
+    right class is the *other* view of the same image: i + N in the first half, i - N in the second."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device))
+
+
+@wrong.part
+def reverses_the_rows_for_the_partners(a, b, temperature):
+    """Your classes run backwards, 2N - 1 … 0. That exchanges the halves, but reverses them, too: the partner of row i is row
+    i + N."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).flip(0))
+
+
 @right
 def without_the_diagonal(a, b, temperature):
     """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""

@@ -192,6 +192,39 @@ def returns_float32(x, speeds, start=0):
     return rotate(x.float(), speeds, start)
 
 
+@wrong.detail
+def multiplies_positions_by_speeds(x, speeds, start=0):
+    """You multiply the positions by the speeds entry by entry. Each position turns each pair by an angle of its own: make the
+    positions a column, `[:, None]`, and the angles are a matrix (T, d_k / 2)."""
+    angle = (start + torch.arange(x.shape[-2])) * speeds
+    even, odd = x[..., 0::2].float(), x[..., 1::2].float()
+    turned = even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos()
+    return _side_by_side(*turned, x.dtype)
+
+
+@wrong.case
+def leaves_the_pairs_on_an_axis(x, speeds, start=0):
+    """Your pairs stand on an axis of their own, (T, d_k / 2, 2). The result has the shape of x: flatten the last two axes."""
+    return rotate(x, speeds, start).unflatten(-1, (-1, 2))
+
+
+@wrong.part
+def repeats_the_angles_for_halves(x, speeds, start=0):
+    """You lay the angles out twice in a row, θ_1 … θ_n θ_1 … θ_n, which belongs to pairs half a vector apart. Your pairs are
+    neighbours: both features of a pair need the same angle, θ_1 θ_1 θ_2 θ_2 …"""
+    even, odd, cos, sin = _parts(x, speeds, start)
+    cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([sin, sin], dim=-1)
+    return (x * cos + _side_by_side(-odd, even, x.dtype) * sin).to(x.dtype)
+
+
+@wrong.detail
+def does_not_repeat_the_angles(x, speeds, start=0):
+    """You multiply all d_k features by d_k / 2 angles. Both features of a pair need the same one: repeat each, or take even and
+    odd features apart."""
+    even, odd, cos, sin = _parts(x, speeds, start)
+    return (x * cos + _side_by_side(-odd, even, x.dtype) * sin).to(x.dtype)
+
+
 @right
 def as_complex_numbers(x, speeds, start=0):
     """Each pair is a complex number; multiplying it by e^(iφ) turns it by φ."""

@@ -301,7 +301,7 @@ def keeps_the_diagonal(q, k, v, beta, log_decay=None, chunk=64):
 
     def solved(here, right):
         below = here.b * (here.k @ here.k.mT * here.L).tril()
-        return torch.linalg.solve_triangular(torch.eye(len(below.mT[0])) + below, right, upper=False)
+        return torch.linalg.solve_triangular(torch.eye(below.shape[-1]) + below, right, upper=False)
 
     return _by_chunks(q, k, v, beta, log_decay, chunk, solved=solved)
 
@@ -320,6 +320,30 @@ def writes_without_any_decay(q, k, v, beta, log_decay=None, chunk=64):
     """Nothing fades on its way to the next chunk, neither the old memory nor what the chunk writes. The old one fades by all
     gates of the chunk, and what is written at j by the gates after j."""
     return _by_chunks(q, k, v, beta, log_decay, chunk, written=lambda here, S, U: S + here.k.mT @ U)
+
+
+@wrong.part
+def leaves_the_identity_out(q, k, v, beta, log_decay=None, chunk=64):
+    """Your matrix has β_i k_i · k_i on its diagonal in place of ones. It is I + A, with A strictly below the diagonal: a
+    position's own u_i stands there with the factor 1."""
+
+    def solved(here, right):
+        below = here.b * (here.k @ here.k.mT * here.L).tril()
+        return torch.linalg.solve_triangular(below, right, upper=False)
+
+    return _by_chunks(q, k, v, beta, log_decay, chunk, solved=solved)
+
+
+@wrong.part
+def has_zeros_on_the_diagonal(q, k, v, beta, log_decay=None, chunk=64):
+    """Your matrix has zeros on its diagonal, and solving divides by them. It is I + A: add the identity, or let the solver put
+    ones there, `unitriangular=True`."""
+
+    def solved(here, right):
+        below = here.b * (here.k @ here.k.mT * here.L).tril(-1)
+        return torch.linalg.solve_triangular(below, right, upper=False)
+
+    return _by_chunks(q, k, v, beta, log_decay, chunk, solved=solved)
 
 
 @right

@@ -196,6 +196,25 @@ def cuts_the_exponents_at_zero(log_decay):
     return _differences(log_decay).clamp(max=0).exp()
 
 
+@wrong.part
+def puts_ones_above_the_diagonal(log_decay):
+    """Your entries above the diagonal are 1: each position would read all that later ones write. They are 0."""
+    return torch.where(_later(log_decay), 1.0, _differences(log_decay).exp())
+
+
+@wrong.part
+def mirrors_the_lower_half(log_decay):
+    """Your mask is symmetric: what is written later counts as what was written as long ago. Above the diagonal the entries are
+    0."""
+    return (-_differences(log_decay).abs()).exp()
+
+
+@wrong.detail
+def fills_with_plus_infinity(log_decay):
+    """You fill the exponents above the diagonal with +∞, and their exponentials are infinite. exp(-∞) is 0."""
+    return _differences(log_decay).masked_fill(_later(log_decay), torch.inf).exp()
+
+
 @right
 def by_masked_sums(log_decay):
     """Each column's logarithms are kept below its diagonal and summed down the rows."""

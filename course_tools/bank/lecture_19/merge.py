@@ -219,6 +219,41 @@ def takes_the_contexts_for_sums(a, b):
     return Partial(by_a[..., None] * a.context + by_b[..., None] * b.context, maximum, of_a + of_b)
 
 
+@wrong.detail
+def keeps_the_logarithm_of_the_sum(a, b):
+    """You keep the logarithm of the sum of all exponentials in place of the maximum, and totals of 1: FlashAttention's output
+    has this form. The context is right. A `Partial` keeps the largest score, and the sum in units of its exponential."""
+    (c_a, m_a, l_a), (c_b, m_b, l_b) = a, b
+    of_a, of_b = m_a + l_a.log(), m_b + l_b.log()
+    total = torch.logaddexp(of_a, of_b)
+    return Partial((of_a - total).exp()[..., None] * c_a + (of_b - total).exp()[..., None] * c_b, total, torch.ones_like(total))
+
+
+@wrong.part
+def returns_context_and_logarithm(a, b):
+    """You return the context and the logarithm of the sum of all exponentials, as FlashAttention does. A `Partial` holds three
+    tensors: the context, the largest score, and the sum in units of its exponential."""
+    context, logarithm, _ = keeps_the_logarithm_of_the_sum(a, b)
+    return context, logarithm
+
+
+@wrong.detail
+def returns_the_logarithm_for_the_maximum(a, b):
+    """Your maximum is the logarithm of the sum of all exponentials. A `Partial` keeps the largest score of both tiles."""
+    a, b = Partial(*a), Partial(*b)
+    context, maximum, total = merge(a, b)
+    return Partial(context, maximum + total.log(), total)
+
+
+@wrong.part
+def takes_maxima_for_logarithms(a, b):
+    """You treat the maxima as logarithms of the sums, as in FlashAttention's output, and never use the totals as weights. Here
+    the sum of a tile is total · exp(maximum)."""
+    (c_a, m_a, l_a), (c_b, m_b, l_b) = a, b
+    total = torch.logaddexp(m_a, m_b)
+    return Partial((m_a - total).exp()[..., None] * c_a + (m_b - total).exp()[..., None] * c_b, total, l_a + l_b)
+
+
 @right
 def in_logarithms(a, b):
     """By the logarithms of the totals, and a softmax of two numbers for each query."""

@@ -344,6 +344,51 @@ def takes_the_most_likely_drafts(
     return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
 
 
+@wrong.detail
+def hands_over_a_row_too_few(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You hand `accept` as many rows of the model as there are drafts. It needs one more: the row before each draft, which
+    judges it, and the last row, from which a token follows if all are accepted. With T tokens in the text they begin at
+    T - 1."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0])[T:]
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text, calls = torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@wrong.detail
+def proposes_all_that_is_missing(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """Your text may become one token too long: you propose all that is missing, and one more token follows. Propose at most
+    what is missing, less one."""
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, room=0)
+
+
+@wrong.part
+def keeps_the_refused_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You keep the first token that was refused, before the one that replaces it. n tokens were accepted: the text goes on with
+    T + n of the drafted one, and then the new token."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0])[T - 1 :]
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text, calls = torch.cat([drafted[:, : T + int(n) + 1], token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@wrong.detail
+def reads_the_rows_before(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You judge each token by the row of the token before: yours begin one row too early. With T tokens in the text, the row
+    T - 1 is for the first draft."""
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, shift=2)
+
+
 @right
 def token_by_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     """Plain Python: a list of tokens, and the rule of acceptance written out."""
