@@ -900,8 +900,8 @@ for name, mix in (
 # | 1 | the returned model gives the same logits for the same graph |
 # | 1 | the logits of nodes without edges are finite |
 # | 1 | nodes and edges in another order give the same logits in that order |
-# | 1 | the logits of a node depend only on itself and on nodes that it reaches along the edges |
-# | 1 | the prediction depends on the neighbour with the reader's key: changing its value changes the prediction, and changing the value of another does not (each for at least 0.8 of the readers) |
+# | 1 | the logits of a node depend only on itself and on nodes that it reaches along the edges, not on others that attend to the same neighbours |
+# | 1 | the prediction depends on the neighbour with the reader's key: changing its value changes the prediction, and changing the value of another does not (each for at least 0.8 of the readers); the weights of a node sum to 1, however many neighbours it has |
 # | 1 | accuracy on hidden readers: 0.2 above that of predicting the most frequent value among the neighbours, which has about 0.32 |
 # | 2 | accuracy on hidden readers: at least 0.8 (without the edges it is 0.12) |
 

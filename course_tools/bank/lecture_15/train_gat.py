@@ -14,7 +14,7 @@ from course_lib.datasets import matching_neighbour
 from course_lib.models import GAT, GATLayer
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -22,6 +22,7 @@ right = Answers()
 SECONDS, MOST_PARAMETERS, N_STEPS = 120.0, 30_000, 150
 N_KNOWN, N_GROUPS, K = 80, 200, 8
 LEAD, LEAST, FEW = 0.2, 0.8, 5
+COPIES = 100
 SLOW = (
     f"A matrix of all pairs of nodes has {(2 * K * N_GROUPS) ** 2:,} entries, and only {K * K * N_GROUPS:,} are edges: compute "
     "one score for each edge. A smaller model takes less time too."
@@ -93,7 +94,9 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
 
     The queries (features, edges) are: the graph · the same with its nodes and edges in another order · with other features in
     all groups but the first five · with another value of the neighbour that has the key of the first reader of each group ·
-    with another value of another neighbour · with readers without keys · five nodes without edges.
+    with another value of another neighbour · with readers without keys · five nodes without edges · the first group alone · the
+    same with other keys of all readers but one · with a hundred twins of each neighbour · with two hundred · the group with
+    readers without keys · the same with a hundred twins of one neighbour.
     """
     graph = matching_neighbour(N_GROUPS, 1, 1, k=K, seed=int(draw.integers(0, 2**31, 1))).train
     n = len(graph.labels)
@@ -114,6 +117,8 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     strangers[nodes[:FEW]] = features[nodes[:FEW]]
     rekeyed = features.clone()
     rekeyed[readers, 1 : 1 + K] = 0
+    group, keyless = features[nodes[0]], rekeyed[readers[0]]
+    turned = torch.cat([group[K + 1 :, :1], group[K + 1 :, 1 : 1 + K].roll(1, -1), group[K + 1 :, 1 + K :]], dim=1)
     queries = [
         (features, edges),
         (features[mixed], mixed.argsort()[edges][:, draw.uniform(edges.shape[1]).argsort()]),
@@ -122,6 +127,11 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         (_with_another_value(features, other), edges),
         (rekeyed, edges),
         (features[:FEW], edges[:, :0]),
+        _star(group[:K], group[K:]),
+        _star(group[:K], torch.cat([group[K : K + 1], turned])),
+        *(_star(group[:K].repeat(n * COPIES, 1), group[K:]) for n in (1, 2)),
+        _star(group[:K], keyless),
+        _star(torch.cat([group[:K], group[:1].expand(COPIES, -1)]), keyless),
     ]
     values = features[:, 1 + K :]
     average = (values[sources].sum(1).argmax(-1)[:, None] == labels[readers])[N_KNOWN:].float().mean().item()
@@ -139,6 +149,13 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     return ((features, edges, given, known, K, N_STEPS), queries), truth
 
 
+def _star(neighbours: Tensor, readers: Tensor) -> tuple[Tensor, Tensor]:
+    """A graph of the readers, first, and the neighbours, to all of which each reader attends."""
+    n = len(readers)
+    edges = torch.cartesian_prod(torch.arange(n), torch.arange(n, n + len(neighbours))).mT
+    return torch.cat([readers, neighbours]), edges
+
+
 def _with_another_value(features: Tensor, nodes: Tensor) -> Tensor:
     changed = features.clone()
     changed[nodes, 1 + K :] = features[nodes, 1 + K :].roll(1, -1)
@@ -152,8 +169,9 @@ def accuracy(measured: Measured, truth: Truth, labels: str = "labels") -> float:
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    n = len(truth["labels"])
-    for N, output in zip((n, n, n, n, n, n, FEW), measured.outputs, strict=True):
+    n, more = len(truth["labels"]), K * COPIES
+    sizes = (*[n] * 6, FEW, 2 * K, 2 * K, K + more, K + 2 * more, 2 * K, 2 * K + COPIES)
+    for N, output in zip(sizes, measured.outputs, strict=True):
         if fault := trained.fault_of_logits(output, (N, K), f"{N} nodes"):
             return fault
     return None
@@ -172,7 +190,7 @@ def _order(measured: Measured, truth: Truth) -> str | None:
 
 
 def _local(measured: Measured, truth: Truth) -> str | None:
-    if reads_unconnected_nodes(measured, truth):
+    if reads_unconnected_nodes(measured, truth) or reads_other_readers(measured, truth):
         return "The logits of a node change when only nodes change that it cannot reach along the edges."
     return None
 
@@ -181,6 +199,10 @@ def _content(measured: Measured, truth: Truth) -> str | None:
     before, decisive, other = (output[truth["asked"]].argmax(-1) for output in (measured.outputs[i] for i in (0, 3, 4)))
     changed, kept = (decisive != before).float().mean().item(), (other == before).float().mean().item()
     if changed >= LEAST and kept >= LEAST:
+        if grows_with_the_edges(measured, truth):
+            return "The logits grow with the number of edges: the weights of a node do not sum to 1."
+        if takes_an_extreme(measured, truth):
+            return "A hundred twins of one neighbour change nothing: the context is no mean of the neighbours."
         return None
     return (
         f"Another value of the neighbour with the reader's key changes {changed:.0%} of the predictions, and that of another "
@@ -199,6 +221,22 @@ def reads_unconnected_nodes(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits of a group change with the features of groups that no edge leads to."""
     few = truth["nodes"][:FEW].flatten()
     return not trained.is_near(measured.outputs[0][few], measured.outputs[2][few])
+
+
+def reads_other_readers(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of a reader change with the keys of others that attend to the same neighbours."""
+    return not trained.is_near(measured.outputs[7][0], measured.outputs[8][0])
+
+
+def grows_with_the_edges(measured: Measured, truth: Truth) -> bool:
+    """Evidence: twice as many neighbours of each kind make the logits much larger, as those of a mean cannot become."""
+    once, twice = (measured.outputs[i][:K].abs().max() for i in (9, 10))
+    return bool(twice > 1.6 * once)
+
+
+def takes_an_extreme(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a hundred twins of one neighbour leave the logits of readers that seek none as they are."""
+    return trained.is_near(measured.outputs[11][:K], measured.outputs[12][:K], 1e-5)
 
 
 def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
@@ -242,21 +280,24 @@ def _static(z, i, j, a):
     return F.leaky_relu(z[i] @ a[0] + z[j] @ a[1], 0.2)
 
 
-class _Network(nn.Module):
-    """One layer and a read-out, and what a wrong submission changes: the score, the direction, the softmax, dropout."""
+def _of_each_node(exponentials, i, j, n):
+    return torch.zeros(n).index_add(0, i, exponentials)[i]
 
-    def __init__(self, d_in, n_classes, score=_dynamic, turned=False, everywhere=False, dropout=0.0, d=32):
+
+class _Network(nn.Module):
+    """One layer and a read-out, and what a wrong submission changes: the score, the direction, the sums, dropout."""
+
+    def __init__(self, d_in, n_classes, score=_dynamic, turned=False, sums=_of_each_node, dropout=0.0, d=32):
         super().__init__()
         self.project, self.a = nn.Linear(d_in, d, bias=False), nn.Parameter(torch.randn(2, d) * d**-0.5)
         self.read_out, self.dropout = nn.Linear(d, n_classes), nn.Dropout(dropout)
-        self.score, self.turned, self.everywhere = score, turned, everywhere
+        self.score, self.turned, self.sums = score, turned, sums
 
     def forward(self, x, edges):
         z, (i, j) = self.project(x), edges.flip(0) if self.turned else edges
         exponentials = (self.score(z, i, j, self.a)).clamp(max=30).exp()
-        sums = torch.zeros(len(x)).index_add(0, i, exponentials)
-        sums = exponentials.sum().expand(len(x)) / 8 / len(x) if self.everywhere else sums
-        context = torch.zeros_like(z).index_add(0, i, exponentials[:, None] * z[j]) / (sums[:, None] + 1e-9)
+        weights = exponentials / (self.sums(exponentials, i, j, len(x)) + 1e-9)
+        context = torch.zeros_like(z).index_add(0, i, weights[:, None] * z[j])
         return self.read_out(self.dropout(F.elu(context)))
 
 
@@ -284,11 +325,26 @@ def hidden_labels_read(*data):
     return submit(data, known=torch.ones_like(data[3]))
 
 
-@wrong(proof=reads_unconnected_nodes)
-def softmax_over_all_edges(*data):
+@wrong.change("sums", reads_unconnected_nodes)
+def softmax_over_all_edges(exponentials, i, j, n):
     """The logits of a node depend on nodes that no edge leads to: your softmax divides by a sum over all edges of the graph, or
     a normalisation uses the mean of all nodes. Divide by the sum over the edges of each node by itself."""
-    return submit(data, everywhere=True)
+    return exponentials.sum() / 8 / n
+
+
+@wrong.change("sums", reads_other_readers, severity=Severity.PART)
+def softmax_over_the_readers(exponentials, i, j, n):
+    """The logits of a node change with other nodes that attend to the same neighbours: your softmax runs over the edges that
+    *arrive* at a neighbour, those with the same `edges[1]`. The weights of node i sum to 1 over its own edges, those with the
+    same `edges[0]`."""
+    return torch.zeros(n).index_add(0, j, exponentials)[j]
+
+
+@wrong.change("sums", grows_with_the_edges, severity=Severity.PART)
+def weights_without_a_softmax(exponentials, i, j, n):
+    """The logits of a node grow with the number of its edges: your weights do not sum to 1. In graph attention they are a
+    softmax over the edges of each node, so that the context is a mean of its neighbours however many there are."""
+    return 1 + exponentials
 
 
 @wrong.change("model", is_not_finite_without_edges)
@@ -320,12 +376,55 @@ def edges_not_used(*data):
     return submit(data, model=lambda d_in, n_classes: _Alone(nn.Linear(d_in, 32), nn.ReLU(), nn.Linear(32, n_classes)))
 
 
+class _Largest(nn.Module):
+    """The largest of what a network makes of each reader and neighbour."""
+
+    def __init__(self, d_in, n_classes, d=64):
+        super().__init__()
+        self.of_pairs, self.read_out = (
+            nn.Sequential(nn.Linear(2 * d_in, d), nn.ReLU(), nn.Linear(d, d)),
+            nn.Linear(d, n_classes),
+        )
+
+    def forward(self, x, edges):
+        found = self.of_pairs(torch.cat([x[edges[0]], x[edges[1]]], dim=-1))
+        context = torch.zeros(len(x), found.shape[-1]).index_reduce(0, edges[0], found, "amax", include_self=False)
+        return self.read_out(context)
+
+
+@wrong(proof=takes_an_extreme, severity=Severity.IDEA)
+def maximum_over_the_neighbours(*data):
+    """Your context is the largest of what the neighbours give, feature by feature: no weights are computed, and a hundred twins
+    of one neighbour count as one. Attention is a *mean* of the neighbours, with weights from a softmax over the edges of each
+    node."""
+    return submit(data, model=_Largest)
+
+
 @wrong(proof=trained.both(weighs_all_alike, trained.fails(_score)))
 def weights_independent_of_the_reader(*data):
     """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Uniform
     attention does so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all
     readers. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
     return submit(data, score=_static)
+
+
+class _ManyHeads(nn.Module):
+    """Four heads by static scores, beside the node's own features, and a network that reads them."""
+
+    def __init__(self, d_in, n_classes, d=32):
+        super().__init__()
+        self.heads, self.own = nn.ModuleList(_Network(d_in, d, _static) for _ in range(4)), nn.Linear(d_in, d)
+        self.read_out = nn.Sequential(nn.Linear(5 * d, 64), nn.ReLU(), nn.Linear(64, n_classes))
+
+    def forward(self, x, edges):
+        return self.read_out(torch.cat([self.own(x), *(head(x, edges) for head in self.heads)], dim=-1))
+
+
+@wrong(suspicion=trained.both(trained.fails(_learns), trained.fails(trained.reads_one_batch)))
+def static_scores_in_several_heads(*data):
+    """Your score ranks the neighbours in the same order for all readers, as LeakyReLU(a₁ᵀz_i + a₂ᵀz_j) does, also with several
+    heads. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
+    return submit(data, model=_ManyHeads)
 
 
 @right
@@ -446,7 +545,7 @@ exercise = Exercise(
         trained.holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
         trained.holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),
         trained.holds("local", "The logits of a node depend only on nodes that edges lead to.", _local, 1, _TRAINED),
-        trained.holds("content", "The neighbour with the key of the reader decides, and no other.", _content, 1, _TRAINED),
+        trained.holds("content", "The neighbour with the reader's key decides; weights sum to 1.", _content, 1, _TRAINED),
         trained.holds("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns, 1, _TRAINED),
         trained.holds("score", "The accuracy on hidden readers is at least 0.8.", _score, 2, needs=("learns",)),
     ),
