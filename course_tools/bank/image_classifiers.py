@@ -62,6 +62,7 @@ def drawn_digits(n_steps: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Trut
     truth = {
         "labels": labels[held_out],
         "images": images[learn],
+        "held out": asked,
         "n_steps": n_steps,
         "frequencies": _loss_of_frequencies(labels[learn], labels[held_out]),
         "class means": _accuracy_of_class_means(images[learn], labels[learn], asked, labels[held_out]),
@@ -168,6 +169,8 @@ def _mixes(measured: Measured, truth: Truth) -> str | None:
 
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
+    if reads_held_out_images(measured, truth):
+        return "In training, the model read images that are held out."
     loss, wanted = held_out_loss(measured, truth), truth["frequencies"] - GAIN
     if loss <= wanted:
         return None
@@ -284,6 +287,17 @@ def reads_in_order(measured: Measured, truth: Truth) -> bool:
     return n > 1 and bool(torch.corrcoef(torch.stack([torch.cat(read)[:n], ink[:n]]))[0, 1] > 0.999)
 
 
+def reads_held_out_images(measured: Measured, truth: Truth) -> bool:
+    """Evidence: an image that the model read in training is a held-out one, up to its brightness and contrast."""
+    batches = [batch.flatten(1) for batch in measured.read if batch.ndim > 1 and batch.is_floating_point()]
+    read = [_standardised(rows) for rows in batches if rows.shape[1] == SIDE**2]
+    return bool(read) and bool((torch.cat(read) @ _standardised(truth["held out"].flatten(1)).mT).max() > 0.9999)
+
+
+def _standardised(rows: Tensor) -> Tensor:
+    return F.normalize(rows.double() - rows.double().mean(1, keepdim=True), dim=1)
+
+
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
     """Evidence: the loss is that of an untrained model."""
     return held_out_loss(measured, truth) > math.log(N_CLASSES) - 0.15
@@ -337,7 +351,16 @@ LABELS = (
 
 
 def data_mistakes(wrong: loops.Submissions) -> None:
-    """Add the mistakes of epochs that are counted as updates, and of labels of other images."""
+    """Add the mistakes of epochs counted as updates, of labels of other images, and of reading the held-out images."""
+
+    @wrong.change("shuffled", reads_held_out_images, part=0.5)
+    def all_digits_of_the_file(images, labels):
+        """Your model learned from images that are held out, so that what it scores on them says nothing. Train it with the
+        images that the function is given, and load no others."""
+        from sklearn.datasets import load_digits
+
+        found = load_digits()
+        return torch.tensor(found.images / 16, dtype=torch.float32)[:, None], torch.tensor(found.target)
 
     @wrong(proof=makes_too_many_updates)
     def epochs_for_updates(*data):
