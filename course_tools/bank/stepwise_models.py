@@ -48,7 +48,7 @@ def constant(most: int) -> Judge:
 
 
 def is_a_sum(measured: Measured, truth: Truth) -> str | None:
-    """Judge whether the state is a sum over what was read: no list of it, and no result of gates."""
+    """Judge whether the state is a sum over what was read: no list of it, no result of gates, and nothing in it fades."""
     if lists_what_it_read(measured, truth):
         return (
             f"{measured.steps[3]:.0%} of the numbers in the state after a quarter of a text are still in it after half of the "
@@ -56,12 +56,19 @@ def is_a_sum(measured: Measured, truth: Truth) -> str | None:
         )
     if goes_through_gates(measured, truth):
         return "The longest chain of nonlinear operations grows with the text: the state is no sum."
+    if forgets(measured, truth):
+        return "Half a text later, hardly any number of the state holds what the first token added to it: the state is no sum."
     return None
 
 
 def lists_what_it_read(measured: Measured, truth: Truth) -> bool:
     """Evidence: most numbers of an earlier state are still there in a later one."""
     return bool(measured.steps) and bool(measured.steps[3] > 0.8)
+
+
+def forgets(measured: Measured, truth: Truth) -> bool:
+    """Evidence: hardly any number of the state still holds what the first token added to it, as each number of a sum does."""
+    return can_step(measured, truth) and bool(measured.steps[4] < 0.02)
 
 
 def goes_through_gates(measured: Measured, truth: Truth) -> bool:

@@ -40,10 +40,11 @@ class Measured(NamedTuple):
     relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
     of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
-    `steps` holds four tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
-    token is read first from each state and its result discarded, the number of numbers in the state after each step (T,), and
-    the fraction of the numbers in the state after a quarter of the text that are still there after half of it, (). It is empty
-    if there are no texts, or if the model has no `start` and `step`.
+    `steps` holds five tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
+    token is read first from each state and its result discarded, the number of numbers in the state after each step (T,), the
+    fraction of the numbers in the state after a quarter of the text that are still there after half of it, (), and the fraction
+    of the numbers that the first token changes which it changes as much half a text later, (). It is empty if there are no
+    texts, or if the model has no `start` and `step`.
 
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
 
@@ -184,7 +185,21 @@ def _read(model: object, text: Tensor) -> list[Tensor]:
     early, later = numbers[0], numbers[-1]
     early = early[early != 0]
     kept = torch.isin(early, later).double().mean().nan_to_num()
-    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept]
+    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept, _lasting(model, text)]
+
+
+def _lasting(model: object, text: Tensor) -> Tensor:
+    """Of the numbers in a state that depend on the first token, the share on which it has the same effect half a text later."""
+    other = torch.cat([(text[:, :1] + 1) % (text.max() + 1), text[:, 1:]], dim=1)
+    effects = []
+    for n in (1, text.shape[1] // 2):
+        one, two = (torch.cat([torch.zeros(0, dtype=torch.double), *_numbers_in(model.start(x[:, :n]))]) for x in (text, other))
+        effects.append(one - two if len(one) == len(two) else torch.zeros(0))
+    at_once, later = effects
+    if len(at_once) != len(later) or not at_once.any():
+        return torch.tensor(0.0)
+    large = at_once.abs() > 0.1 * at_once.abs().max()
+    return ((later - at_once).abs() <= 0.02 * at_once.abs())[large].double().mean()
 
 
 def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, object]:

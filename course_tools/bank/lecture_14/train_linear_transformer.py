@@ -153,6 +153,9 @@ def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
     return stepwise.forms_differ(measured, truth) and same == [True, False]
 
 
+FADES = 0.95
+
+
 def _features(x):
     return F.elu(x) + 1
 
@@ -160,6 +163,13 @@ def _features(x):
 def _triangle(q, k, v):
     """The causal form by all similarities: those of later keys are cut off, each row is divided by its sum."""
     similar = (_features(q) @ _features(k).mT).tril()
+    return similar @ v / similar.sum(-1, keepdim=True)
+
+
+def _fading(q, k, v):
+    """The same, where what a token wrote fades with each step."""
+    position = torch.arange(q.shape[-2])
+    similar = (_features(q) @ _features(k).mT * FADES ** (position[:, None] - position).clamp(min=0)).tril()
     return similar @ v / similar.sum(-1, keepdim=True)
 
 
@@ -330,6 +340,19 @@ class GatedRecurrence(nn.Module):
 
     def forward(self, tokens):
         return torch.stack(self.read(tokens)[0], dim=1)
+
+
+@wrong.change("model", stepwise.forgets, severity=Severity.PART)
+class FadingSums(SmallLinearTransformer):
+    """Your state forgets: half a text later, hardly a number of it still holds what the first token added. It fades at each
+    step, by a constant or by a gate, or it holds the last tokens only. Such memories exist (lecture 18); in linear attention S
+    and z are plain sums, to which each token adds φ(k) vᵀ and φ(k)."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens, mix=_fading)
+
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        return super().write_and_read(FADES * S, FADES * z, phi_q, phi_k, v)
 
 
 @wrong.change("model", steps_forget_the_past)
