@@ -21,10 +21,11 @@ _STYLE = """<style>
 @page { size: A4; }
 .bd-article h1 { display: block !important; }
 .bd-article :is(.cell_input, .cell_output, .highlight) { break-inside: avoid; }
-.bd-article { break-before: page; font-size: 10.5pt; }
+html { font-size: 12.5px; }
+.bd-article { break-before: page; }
+.bd-article pre { font-size: 8pt; }
 .bd-article :is(h1, h2, h3, h4, summary) { break-after: avoid; }
 .bd-article img { max-height: 220mm; }
-.bd-article table { font-size: 9pt; }
 </style>"""
 _TIME_LIMIT = 900
 
