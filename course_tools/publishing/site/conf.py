@@ -33,7 +33,13 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "attrs_inline"
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 mathjax_path = f"mathjax/{MATHJAX}"
-mathjax3_config = {"tex": {"packages": {"[-]": ["require", "autoload"]}}}  # they would load files
+mathjax3_config = {
+    "tex": {
+        "packages": {"[-]": ["require", "autoload"]},  # they would load files
+        "inlineMath": [["$", "$"], ["\\(", "\\)"]],
+    }
+}
+myst_mathjax_classes = "tex2jax_process|mathjax_process|math|text_html"  # predictions are HTML outputs, with formulas in $
 
 autodoc_typehints = "signature"
 autoclass_content = "both"  # a constructor states what each argument means
