@@ -147,7 +147,7 @@ def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.Process
 
     Source: Chen et al. 2020, eq. 1 and section 2.2.
     """
-    require_pairs(a, temperature)
+    require_pairs(a, b, temperature)
     n, first = len(a), dist.get_rank(group) * len(a)
     z = unit(torch.stack([a, b], dim=1))
     everyone = _Gather.apply(z, group)

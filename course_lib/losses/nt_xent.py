@@ -18,16 +18,25 @@ from torch import Tensor
 
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import requires, shape_checked
 
 __all__ = ["nt_xent"]
 
 Views = Float[Tensor, "N d"]
 
 
+def require_pairs(a: Views, b: Views, temperature: float) -> None:
+    """Raise a ValueError if there is no pair, and for a temperature that is not positive."""
+    if len(a) == 0:
+        raise ValueError("need one or more pairs of views, row i of both from one image, got none.")
+    if not temperature > 0:
+        raise ValueError(f"the temperature must be positive (0.1 to 1 is usual), got {temperature}.")
+
+
 @shape_checked("Row i of both is of one image.")
 @float32_under_autocast
 @rounded_from_float32
+@requires(require_pairs)
 def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float) -> Float[Tensor, ""]:
     """Average -log of the probability that each view assigns to its partner among all views except itself.
 
@@ -44,18 +53,9 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
 
     Source: Chen et al. 2020, eq. 1 and algorithm 1.
     """
-    require_pairs(a, temperature)
     N = len(a)
     z = unit(torch.cat([a, b]))
     similarity = z @ z.mT / temperature
     itself = torch.eye(2 * N, dtype=torch.bool, device=z.device)
     partner = torch.arange(2 * N, device=z.device).roll(N)
     return F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner)
-
-
-def require_pairs(a: Views, temperature: float) -> None:
-    """Raise a ValueError if there is no pair, and for a temperature that is not positive."""
-    if len(a) == 0:
-        raise ValueError("need one or more pairs of views, row i of both from one image, got none.")
-    if not temperature > 0:
-        raise ValueError(f"the temperature must be positive (0.1 to 1 is usual), got {temperature}.")

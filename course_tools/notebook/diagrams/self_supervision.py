@@ -7,16 +7,16 @@ def simclr() -> Diagram:
     """SimCLR."""
     d = Diagram(
         "SimCLR",
-        "Two random augmentations of each of B pictures go through one encoder and a projection head. The loss is a "
+        "Two photographs of each of B windows, in new colours, go through one encoder and a projection head. The loss is a "
         "cross-entropy over the 2B × 2B cosine similarities: each view must find its partner among all other views. "
         "Afterwards the head is discarded.",
     )
-    d.op("B pictures without labels", 240, 36, w=230)
+    d.op("B windows, four photographs each, no labels", 240, 36, w=345)
     a = d.tensor("first views", "B C H W", 120, 116, "SimCLR.forward: first")
     b = d.tensor("second views", "B C H W", 360, 116, "SimCLR.forward: second")
     d.path([(180, 53), (120, 66), (120, 90)])
     d.path([(300, 53), (360, 66), (360, 90)])
-    d.note("augment at random", 240, 78)
+    d.note("one photograph\nin new colours", 240, 80)
     encoder = d.op("encoder f, one network for both", 240, 190, "learned", w=360)
     h = d.tensor("representation h", "2·B d_h", 240, 260, "SimCLR.forward: self.encoder(torch.cat([first, second]))", w=170)
     head = d.op("projection head g: a small MLP", 240, 332, "learned", w=260)
