@@ -41,6 +41,7 @@ def root(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     monkeypatch.setattr(module, "project_root", lambda: tmp_path)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     return tmp_path
 
 
