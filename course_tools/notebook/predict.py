@@ -8,6 +8,14 @@ from course_tools.notebook.progress_record import progress_file, progress_of, re
 from course_tools.notebook.reopened import stand_in
 from course_tools.notebook.show import in_notebook, publish
 
+_KEEP_FOCUS = """
+document.addEventListener("click", (event) => {
+    const output = element.closest(".jp-OutputArea");
+    if (output?.contains(event.target) && event.target.closest("button")) output.closest(".jp-Cell")?.focus();
+});
+"""
+"""The buttons disappear once one is chosen, and with them the focus: without it, no key reaches the notebook any more."""
+
 
 def predict(id: str) -> None:
     """Ask for a prediction; the first choice counts and is stored in the progress file.
@@ -43,6 +51,7 @@ def _ask(asked: Prediction) -> None:
     for button in buttons:
         button.on_click(choose)
     shown = display(ipywidgets.HBox(buttons), display_id=True)
+    publish({"application/javascript": _KEEP_FOCUS, "text/plain": ""})
     stand_in(still(asked))
 
 

@@ -125,8 +125,10 @@ class Notebook:
 
 
 def small_course(root: Path, *sources: str) -> Path:
-    """Make a course with one lecture that has these code cells."""
+    """Make a course with one lecture that has these code cells, and a last one that comes with its output."""
     cells = [nbformat.v4.new_code_cell(source, id=f"cell-{i}") for i, source in enumerate(sources)]
+    drawn = nbformat.v4.new_output("display_data", {"text/html": "<p>a diagram</p>"})
+    cells.append(nbformat.v4.new_code_cell("draw()", id="drawn", outputs=[drawn]))
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
     return course_of(root, {"01_recurrence": nbformat.v4.new_notebook(cells=cells, metadata=kernel)})
 

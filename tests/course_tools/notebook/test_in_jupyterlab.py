@@ -93,6 +93,18 @@ def test_a_notebook_opened_again_shows_no_missing_widget(notebook):
     assert output.locator(".jupyter-widgets").count() == 0
 
 
+@pytest.mark.parametrize("choose", ["click", "Enter"])
+def test_keys_still_reach_the_notebook_after_a_choice(notebook, choose):
+    notebook.write(DEFINED, f'predict("{"01.p4" if choose == "click" else "01.p5"}")')
+    notebook.run(DEFINED)
+    button = notebook.output(DEFINED).get_by_role("button", name="I predict A")
+    button.click() if choose == "click" else button.press("Enter")
+    notebook.output(DEFINED).get_by_text("your prediction").wait_for()
+    notebook.page.keyboard.press("ArrowDown")
+    active = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
+    assert notebook.page.evaluate(active) == DEFINED + 1
+
+
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_axe_finds_no_violation_in_what_a_lecture_shows(notebook, theme):
     notebook.write(DEFINED, WRONG)
@@ -101,6 +113,14 @@ def test_axe_finds_no_violation_in_what_a_lecture_shows(notebook, theme):
     notebook.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
     notebook.page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
     assert violations(notebook.page, include=OF_LECTURES) == []
+
+
+def test_a_slider_is_still_there_when_the_page_is_loaded_again(notebook):
+    """Although a diagram that came with the lecture was not drawn again."""
+    notebook.run(EXPLORED)
+    notebook.page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    notebook.page.reload()
+    notebook.output(EXPLORED).get_by_role("slider", name="number of steps").wait_for()
 
 
 def test_what_was_not_used_is_still_readable_when_the_notebook_is_opened_again_without_its_kernel(notebook):
