@@ -62,7 +62,7 @@ def _axes(got: Outcome) -> str:
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
-    """Check the number of results, and the type, shape, kind of dtype and device of each."""
+    """Check the number of results, and the type, shape, kind of dtype and device of each; float64 is not float32."""
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
@@ -80,7 +80,17 @@ def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
             return Failure(f"{name} should be {_kind(want)}, but it is {have.dtype}.")
         if want.device != have.device:
             return Failure(f"{name} should be on the device {str(want.device)!r}, but it is on {str(have.device)!r}.")
-    return None
+    wide = filter(None, map(in_double_precision, expected.names, expected.results, got.results))
+    return next(map(Failure, wide), None)
+
+
+def in_double_precision(name: str, want: object, have: object) -> str:
+    """Say that a result is float64 where it should be float32; "" if not, or if it is a number, which mixes with both."""
+    both = isinstance(want, Tensor) and isinstance(have, Tensor) and (want.dtype, have.dtype) == (torch.float32, torch.float64)
+    if not both or not want.dim():
+        return ""
+    name = "Your result" if name == "The result" else name
+    return f"{name} is float64: return float32, as layers do, whose products accept nothing else. Write `.float()`."
 
 
 def same_values(expected: Outcome, got: Outcome) -> Failure | None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, relative_error
+from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, in_double_precision, relative_error
 from course_tools.checks.outcome import Outcome
 
 OutcomePair = tuple[Outcome, Outcome]
@@ -150,6 +150,8 @@ def _converted(name: str, want: object, have: object) -> tuple[object, str]:
     if _kind(want) != _kind(have) and torch.equal(have.to(want.dtype).to(have.dtype), have):
         slip = slip or f"{name} should be {_kind(want)}, but it is {have.dtype}."
         have = have.to(want.dtype)
+    if wide := in_double_precision(name, want, have):
+        slip, have = slip or wide, have.float()
     if have.dtype in HALF and want.dtype not in HALF and relative_error(want, have) < HALF_TOLERANCE:
         return want, f"{name} is correct up to rounding: it is {have.dtype}, which keeps about three digits."
     return have, slip

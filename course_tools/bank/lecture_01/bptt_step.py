@@ -147,7 +147,8 @@ def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
 
 @right
 def loops_over_the_batch(grad_h_new, x, h, h_new, W, U):
-    """One example after the other, with column vectors as on the blackboard, in float64."""
+    """One example after the other, with column vectors as on the blackboard, in float64 until the end."""
+    dtype = x.dtype
     grad_h_new, x, h, h_new, W, U = (t.double() for t in (grad_h_new, x, h, h_new, W, U))
     grad_x, grad_h = torch.zeros_like(x), torch.zeros_like(h)
     grad_W, grad_U, grad_b = torch.zeros_like(W), torch.zeros_like(U), torch.zeros_like(U[0])
@@ -155,7 +156,7 @@ def loops_over_the_batch(grad_h_new, x, h, h_new, W, U):
         delta = grad_h_new[k] * (1 + h_new[k]) * (1 - h_new[k])
         grad_x[k], grad_h[k] = W.T @ delta, U.T @ delta
         grad_W, grad_U, grad_b = grad_W + torch.outer(delta, x[k]), grad_U + torch.outer(delta, h[k]), grad_b + delta
-    return grad_x, grad_h, grad_W, grad_U, grad_b
+    return tuple(grad.to(dtype) for grad in (grad_x, grad_h, grad_W, grad_U, grad_b))
 
 
 @right

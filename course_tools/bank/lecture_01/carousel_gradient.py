@@ -112,11 +112,11 @@ def takes_the_last_gate_only(forget_gates):
 
 @right
 def loops_over_the_steps(forget_gates):
-    """One multiplication for each step, from 1, in float64."""
+    """One multiplication for each step, from 1, in float64 until the end."""
     gradient = forget_gates.new_ones(forget_gates.shape[1:], dtype=torch.float64)
     for f in forget_gates:
         gradient = gradient * f
-    return gradient
+    return gradient.to(forget_gates.dtype)
 
 
 @right

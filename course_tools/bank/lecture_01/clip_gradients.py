@@ -165,11 +165,10 @@ def flattens_into_one_vector(gradients, max_norm):
 
 @right
 def takes_the_norm_of_the_norms(gradients, max_norm):
-    """The joint norm as the norm of the vector of norms, in float64."""
+    """The joint norm as the norm of the vector of norms, which is computed in float64."""
     if not gradients:
         return []
-    gradients = [g.double() for g in gradients]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g.double()) for g in gradients]))
     return [g * (max_norm / norm).clamp(max=1.0) for g in gradients]
 
 

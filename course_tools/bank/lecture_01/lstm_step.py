@@ -231,13 +231,13 @@ def gives_each_gate_its_own_weights(x, h, c, W, U, b):
 
 @right
 def slices_one_product(x, h, c, W, U, b):
-    """One product with [W U], cut by slices; in float64."""
+    """One product with [W U], cut by slices; in float64 until the end."""
     n = c.shape[-1]
     both, weights = torch.cat([x, h], dim=-1).double(), torch.cat([W, U], dim=1).double()
     gates = both @ weights.mT + b.double()
     i, f, o = (torch.sigmoid(gates[..., start : start + n]) for start in (0, n, 3 * n))
     c = f * c.double() + i * torch.tanh(gates[..., 2 * n : 3 * n])
-    return o * torch.tanh(c), c
+    return (o * torch.tanh(c)).to(h.dtype), c.to(h.dtype)
 
 
 @right

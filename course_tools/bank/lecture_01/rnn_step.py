@@ -133,10 +133,10 @@ def contracts_with_einsum(x, h, W, U, b):
 
 @right
 def loops_over_the_units_in_float64(x, h, W, U, b):
-    """One unit after the other, as sums over its row of weights, in float64."""
-    x, h, W, U, b = x.double(), h.double(), W.double(), U.double(), b.double()
+    """One unit after the other, as sums over its row of weights, in float64 until the end."""
+    dtype, x, h, W, U, b = x.dtype, x.double(), h.double(), W.double(), U.double(), b.double()
     units = [(x * W[k]).sum(-1) + (h * U[k]).sum(-1) + b[k] for k in range(len(b))]
-    return torch.tanh(torch.stack(units, dim=-1))
+    return torch.tanh(torch.stack(units, dim=-1)).to(dtype)
 
 
 @stranger

@@ -248,14 +248,14 @@ def by_exponentials(scores, values, mask=None):
 
 @right
 def in_double_precision(scores, values, mask=None):
-    """Softmax and mixture in float64, the result left so; forbidden scores at the least finite number."""
+    """Softmax and mixture in float64 until the end; forbidden scores at the least finite number."""
     scores = scores.double()
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1)
     if mask is not None:
         weights = weights.masked_fill(~mask, 0.0)
-    return Attended(weights @ values.double(), weights)
+    return Attended((weights @ values.double()).to(values.dtype), weights.to(values.dtype))
 
 
 @stranger

@@ -262,9 +262,9 @@ def fused_with_weights_by_hand(q, k, v, mask=None):
 
 @right
 def in_double_precision(q, k, v, mask=None):
-    """Computed in float64 and given back in it, whatever precision came in."""
-    q, k, v = q.double(), k.double(), v.double()
-    return attend(torch.matmul(q, k.transpose(-1, -2)) / k.size(-1) ** 0.5, v, mask)
+    """Computed in float64, and given back in the precision that came in."""
+    Q, K, V = q.double(), k.double(), v.double()
+    return tuple(t.to(q.dtype) for t in attend(torch.matmul(Q, K.transpose(-1, -2)) / K.size(-1) ** 0.5, V, mask))
 
 
 @stranger

@@ -28,9 +28,10 @@ def in_a_list(results):
         (lambda r: r._asdict(), "It returns a dict: return only its values"),
         (lambda r: (tuple(r),), "It returns a nested tuple"),
         (lambda r: tuple(t.half() for t in r), "context is correct up to rounding: it is torch.float16"),
+        (lambda r: tuple(t.double() for t in r), "context is float64: return float32"),
         (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
     ],
-    ids=["third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
+    ids=["third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "double", "extra axis"],
 )
 def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     found = verdict("04.1", lambda *inputs: package(CORRECT(*inputs)))
