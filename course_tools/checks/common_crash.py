@@ -71,8 +71,8 @@ KINDS = {
     "truth": CrashKind(
         "DETAIL",
         "`if`, `while`, `and`, `or`, `not`, `in`, `min` and `max` of Python need one truth value, and a tensor of several "
-        "entries, or of none, has not one. For an answer of each entry take `torch.where`, `&`, `|`, `~`, `torch.minimum` or "
-        "`clamp`; for one of all entries `.all()` or `.any()`.",
+        "entries, or of none, does not have one. For an answer of each entry take `torch.where`, `&`, `|`, `~`, "
+        "`torch.minimum` or `clamp`; for one of all entries `.all()` or `.any()`.",
         "Boolean value of Tensor with (?:more than one|no) value",
     ),
     "chain": CrashKind(
@@ -220,8 +220,7 @@ _ADVICE = (
     ("tensor has no dimensions|of a 0-dim? tensor", "A number has no axes: was it summed too far?"),
     (
         "mat1 and mat2 shapes|size mismatch, got|Expected size for first two dim|inconsistent tensor size",
-        "In a product `@`, the last axis of the left tensor meets the one before the last of the right: W (out, in) is applied "
-        "as `x @ W.mT`, and a vector needs an axis of size 1.",
+        "In a product `@`, the last axis of the left tensor meets the one before the last of the right.",
     ),
     (
         r"The size of tensor a \(\d+\) must match",
@@ -347,7 +346,7 @@ def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call:
         return "package"
     if isinstance(error, AttributeError) and error.name is not None:
         return _of_attribute(error, place)
-    if "NoneType" in text and _is_argument_of_none(place):
+    if "NoneType" in text and _argument_of_none(place):
         return "None"
     if isinstance(error, TypeError) and _several_results(text, place):
         return "several results"
@@ -433,7 +432,7 @@ def _of_attribute(error: AttributeError, place: CrashSite) -> str:
     if type(owner) is Tensor:
         return _of_unknown(name)
     if owner is None:
-        return "None" if _is_argument_of_none(place) else ""
+        return "None" if _argument_of_none(place) else ""
     if isinstance(owner, tuple) and (hasattr(owner, "_fields") or hasattr(owner, "n_fields")):
         return "several results" if hasattr(Tensor, name) else ""
     if type(owner) in (list, tuple):
@@ -465,13 +464,13 @@ def _classes_are_last(text: str, place: CrashSite) -> bool:
     return logits.dim() > 2 and tuple(target.shape) == tuple(logits.shape[:-1])
 
 
-def _is_argument_of_none(place: CrashSite) -> bool:
-    """Whether an operand of the expression is an argument of the student's function that is None, and was when it came."""
+def _argument_of_none(place: CrashSite) -> str:
+    """The operand of the expression that is an argument of the student's function, and came as None; "" if there is none."""
     code = place.frame.f_code
     stored = [one.argval for one in dis.get_instructions(code) if "STORE_FAST" in one.opname]
     written = {name for names in stored for name in (names if isinstance(names, tuple) else (names,))}
     arguments = {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]} - written
-    return any(name in arguments and value is None for name, value in place.operands().items())
+    return next((name for name, value in place.operands().items() if name in arguments and value is None), "")
 
 
 def _several_results(text: str, place: CrashSite) -> bool:
@@ -488,14 +487,30 @@ def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kin
     """Write the shapes of all tensors in the expression, or the name of torch that comes nearest to one that does not exist."""
     if kind in ("invented", "elsewhere"):
         return _nearest(error.obj, str(error.name))
+    if kind == "None":
+        return f"It is `{_argument_of_none(place)}`."
     if not isinstance(error, RuntimeError | ValueError) or not _OF_SHAPES.search(str(error)):
         return ""
     values = place.values().items()
     shapes = [f"`{name}` {tuple(value.shape)}" for name, value in values if isinstance(value, Tensor) and value.dim()]
     if not shapes:
         return ""
-    what = "factor" if raising is not None and raising.name == "matmul" else "tensor"
-    return f"Write its shape beside each {what} of this line: {', '.join(shapes[:8])}."
+    product = raising is not None and raising.name == "matmul"
+    written = f"Write its shape beside each {'factor' if product else 'tensor'} of this line: {', '.join(shapes[:8])}."
+    return " ".join(filter(None, (_on_product(place.expression, raising) if product and not kind else "", written)))
+
+
+def _on_product(expression: ast.AST | None, raising: RaisingCall) -> str:
+    """What is likely of a product whose error has no kind: an entrywise one is meant, a vector or weights are to be turned."""
+    nodes, shapes = _factors(expression), [tuple(t.shape) for t in raising.tensors]
+    if nodes is None or len(shapes) != 2:
+        return ""
+    if shapes[0] == shapes[1]:
+        return "If it is meant entry by entry, as ⊙ is, write `*`."
+    if any(len(shape) == 1 for shape in shapes):
+        return "A vector needs an axis of size 1 to be multiplied like a row or a column."
+    weights = any(isinstance(node, ast.Name) and node.id.startswith("W") for node in nodes)
+    return "Weights W (out, in) are applied as `x @ W.mT`." if weights and not any(map(_turns, nodes)) else ""
 
 
 def _nearest(owner: object, name: str) -> str:

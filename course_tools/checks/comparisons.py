@@ -45,7 +45,7 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
     if isinstance(got.error, NotAFunction):
         return Failure(str(got.error))
     if got.error is not None:
-        line = f" in the line `{got.where}`" if got.where else ""
+        line = f" in the line `{got.where.removesuffix(':')}`" if got.where else ""
         said = f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
         kind, own = ("", "") if got.crash is None else (got.crash.kind, got.crash.advice)
         advice = [_axes(got) if kind == "axes" else "", "" if kind else advice_on(got.error), own]

@@ -232,6 +232,8 @@ class Training:
 class Exercise:
     """One checked exercise. `forbids` maps functions that must not be called to what to write instead.
 
+    `results` are the names of several results that the reference returns as a plain tuple, as messages write them.
+
     Three fields are for the tests alone. `strangers` are wrong answers that the checks must refuse without knowing them.
     `equivalent_mutants` maps a reason to the mutants of the reference that compute the same on every input of the exercise, and
     `missed_mutants` to those that pass although they are wrong.
@@ -253,6 +255,7 @@ class Exercise:
     strangers: Sequence[Answer] = ()
     equivalent_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missed_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    results: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise a ValueError if a property needs one that is not listed before it, or if two have the same name."""

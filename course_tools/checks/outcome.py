@@ -207,7 +207,7 @@ def _names(returned: object) -> tuple[str, ...]:
         return ("The result",)
     fields = getattr(returned, "_fields", None)
     if not (isinstance(fields, tuple) and fields and all(isinstance(field, str) for field in fields)):
-        fields = tuple(f"Result {i + 1}" for i in range(len(returned)))
+        fields = tuple(f"result[{i}]" if isinstance(returned, list) else f"Result {i + 1}" for i in range(len(returned)))
     return tuple(f"∂L/∂{field}" for field in fields) if type(returned).__name__.endswith("Gradients") else fields
 
 

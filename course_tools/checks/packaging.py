@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, in_double_precision, relative_error
-from course_tools.checks.outcome import Outcome
+from course_tools.checks.outcome import Outcome, is_close
 
 OutcomePair = tuple[Outcome, Outcome]
 """The outcomes of the reference and of the answer on one input."""
@@ -66,9 +66,10 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     if m == n:
         return [Arrangement(as_they_are)]
     if 0 < m == n - 1:
-        return [
+        one_less = [
             Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
         ]
+        return [one for one in one_less if _gives_what_is_there(one, pairs)] or one_less
     if 1 < n == m - 1:
         return [
             Arrangement((*range(i), *range(i + 1, m)), f"One result is too many: leave out result {i + 1}.")
@@ -80,9 +81,16 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     return []
 
 
+def _gives_what_is_there(arrangement: Arrangement, pairs: Sequence[OutcomePair]) -> bool:
+    """Whether every result that is returned is the expected one, so that only the missing one remains to be named."""
+    both = [(e.results, g.results) for e, g in pairs if e.results is not None and g.results is not None]
+    found = [(want, got[pick]) for e, got in both for want, pick in zip(e, arrangement.picks, strict=True) if pick is not None]
+    return all(itertools.starmap(is_close, found))
+
+
 def _wrong_order(names: Sequence[str], picks: Sequence[int]) -> str:
     """Say in which order the results belong: by their names, or by their places where the reference gives them none."""
-    named = not names[0].startswith("Result ")
+    named = not names[0].startswith(("Result ", "result["))
     if not named and len(picks) == 2:
         return "The results are in the wrong order: exchange them."
     wanted = names if named else [("first", "second", "third", "fourth")[pick] for pick in picks]
@@ -108,14 +116,14 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
         return got
     given, slip = _unpacked(expected, got)
     if len(expected.results) == 1 < len(given) and not arrangement.slip:
-        whole = _tensor(list(given))
-        if whole is None or whole.shape != getattr(expected.results[0], "shape", None):
+        whole, how = _stacked(expected.results[0], given)
+        if whole is None:
             return got
-        given, slip = (whole,), "It returns a list: return one tensor (`torch.stack`)."
+        given, slip = (whole,), f"It returns a list: return one tensor (`torch.stack({how})`)."
     if any(pick is not None and pick >= len(given) for pick in picks):
         return got
     if slip:
-        slips[slip] = not isinstance(got.results[0], dict)
+        slips[slip] = not isinstance(got.results[0], dict) and ", -" not in slip  # other axes, other weights of the gradients
     results, missing = [], set()
     for i, (want, pick) in enumerate(zip(expected.results, picks, strict=True)):
         if pick is None or (given[pick] is None and isinstance(want, Tensor)):
@@ -129,6 +137,17 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
             if slip:
                 slips[slip] = getattr(given[pick], "dtype", None) not in HALF
     return replace(got, results=tuple(results), names=expected.names, missing=frozenset(missing))
+
+
+def _stacked(want: object, parts: Sequence[object]) -> tuple[Tensor | None, str]:
+    """Stack tensors along the axis that gives the expected shape, and values if several do; also say along which."""
+    whole, shape = _tensor(list(parts)), getattr(want, "shape", None)
+    if whole is None or shape is None:
+        return None, ""
+    axes = range(len(shape) if all(isinstance(part, Tensor) for part in parts) else 1)
+    ways = [(whole.movedim(0, axis), "…" if axis == 0 else f"…, {axis - len(shape)}") for axis in axes if axis < whole.dim()]
+    found = [way for way in ways if way[0].shape == shape]
+    return next((one for one in found if is_close(want, one[0])), found[0] if found else (None, ""))
 
 
 def _converted(name: str, want: object, have: object) -> tuple[object, str]:

@@ -296,7 +296,8 @@ class Examination:
         return known[prop.name]
 
     def _observe(self, answer: Answer, prop: Property, call: Call) -> Outcome:
-        return observe(answer, call, prop.with_gradients, counted=prop.counts_cost)
+        outcome, names = observe(answer, call, prop.with_gradients, counted=prop.counts_cost), self.exercise.results
+        return replace(outcome, names=names) if outcome.results is not None and len(names) == len(outcome.results) else outcome
 
     def _begins_as(self, wrong: Answer, prop: Property, rows: Sequence[tuple[Call, Outcome, Outcome]]) -> bool:
         """Whether a wrong answer does on the first call of a property what the student's did; if not, the others are spared."""
@@ -531,9 +532,11 @@ def _size(call: Call) -> int:
 
 
 def _describe(reference: Answer, call: Call, shown: Callable[[object], str]) -> str:
-    """Write the arguments of a call by name, each formatted by `shown`."""
-    names = signature(reference).parameters
-    return ", ".join(f"{name} {shown(value)}" for name, value in zip(names, call, strict=False))
+    """Write the arguments of a call by name, each formatted by `shown`, and those left out that are None."""
+    parameters = signature(reference).parameters
+    given = [f"{name} {shown(value)}" for name, value in zip(parameters, call, strict=False)]
+    left = [f"{name} = None" for name in list(parameters)[len(call) :] if parameters[name].default is None]
+    return ", ".join(given + left)
 
 
 def with_values(value: object) -> str:

@@ -71,8 +71,8 @@ def _copy(lecture: Lecture, target: Path) -> None:
 def _sign(notebook: Path) -> None:
     """Tell Jupyter to trust the outputs that a copy comes with, its diagrams.
 
-    A notebook that is saved gets a signature only if every output is trusted. One that is not hides the sliders and scripts of all
-    the others when the page is loaded again. Where signatures cannot be stored, the notebook stays as it is.
+    A notebook that is saved gets a signature only if every output is trusted; one that is not hides the sliders and scripts of
+    all the others when the page is loaded again. Where signatures cannot be stored, the notebook stays as it is.
     """
     import nbformat
     from nbformat.sign import NotebookNotary  # a slow import that only a copy needs

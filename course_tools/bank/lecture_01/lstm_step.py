@@ -320,6 +320,7 @@ exercise = Exercise(
     id="01.4",
     title="One step of an LSTM",
     reference=lstm_step,
+    results=("h", "c"),
     properties=(
         runs_on(lambda draw: [_step(draw, 3)]),
         has_shape(

@@ -382,6 +382,7 @@ exercise = Exercise(
     title="Read a padded batch",
     extra=True,
     reference=encode,
+    results=("states", "h"),
     properties=(
         runs_on(lambda draw: [_sentences(draw, [5, 3], 5)]),
         has_shape("All states, and the last state of each sequence.", lambda draw: [_sentences(draw, [5, 3], 5)]),

@@ -204,6 +204,7 @@ exercise = Exercise(
     id="13.4",
     title="Token mixing of permuted patches",
     reference=reordered_token_mixing,
+    results=("W_1", "b_1", "W_2", "b_2"),
     properties=(
         runs_on(_orders),
         has_shape("Two matrices and two biases, of their old shapes.", _orders),

@@ -275,6 +275,7 @@ exercise = Exercise(
     id="14.4",
     title="One step of the recurrence",
     reference=linear_attention_step,
+    results=("context", "S", "z"),
     properties=(
         runs_on(lambda draw: [_inputs(draw, 2)]),
         has_shape("A context, and a state of the old size.", lambda draw: [_inputs(draw, 2), _inputs(draw)]),

@@ -360,6 +360,7 @@ exercise = Exercise(
     id="18.3",
     title="A memory that corrects itself",
     reference=delta_rule_step,
+    results=("context", "S"),
     properties=(
         runs_on(lambda draw: [_inputs(draw, 2)]),
         has_shape("A context, and a memory of the old size.", lambda draw: [_inputs(draw, 2), _inputs(draw)]),

@@ -274,6 +274,7 @@ exercise = Exercise(
     title="The backward pass in tiles",
     extra=True,
     reference=tiled_gradients,
+    results=("dq", "dk", "dv"),
     properties=(
         runs_on(lambda draw: [_inputs(draw)]),
         has_shape("Three gradients, in the shapes of q, k and v.", lambda draw: [_inputs(draw), _inputs(draw, 2)]),

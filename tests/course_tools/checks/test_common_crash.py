@@ -192,10 +192,23 @@ def test_an_error_without_exact_evidence_has_no_kind(answer, inputs):
     assert found.crash is None or found.crash.kind == "", found.error
 
 
+def applies_weights(x):
+    x, W = torch.ones(3, 4), torch.ones(6, 8)
+    return x @ W
+
+
+def applies_turned_weights(x):
+    x, W = torch.ones(3, 4), torch.ones(6, 8)
+    return x @ W.mT
+
+
 ADVISED = [
     (lambda x: torch.stack([]), "may be empty"),
     (lambda x: x.sum().size(0), "summed too far"),
-    (lambda x: torch.ones(3, 4) @ torch.ones(6, 8), "`x @ W.mT`"),
+    (applies_weights, "Weights W (out, in) are applied as `x @ W.mT`."),
+    (lambda x: torch.ones(3, 4) @ torch.ones(6, 8), "the one before the last of the right."),
+    (lambda x: torch.ones(3, 4) @ torch.ones(3, 4), "entry by entry, as ⊙ is, write `*`"),
+    (lambda x: torch.ones(2, 3, 4) @ torch.ones(7), "A vector needs an axis of size 1"),
     (lambda x: torch.ones(3, 4) + torch.ones(5, 7), "cut, repeated or padded"),
     (lambda x: torch.cat([torch.ones(3, 4), torch.ones(6, 8)]), "`stack` makes a new axis"),
     (lambda x: F.cross_entropy(torch.ones(2, 5, 7), torch.zeros(2, 5).long()[:, 1:]), "classes on axis 1"),
@@ -282,6 +295,27 @@ def test_of_an_error_of_shapes_the_shapes_in_its_line_are_told():
 def test_the_name_that_exists_is_told():
     assert "`F.elu`" in verdict("14.1", lambda x: torch.elu(x) + 1).message
     assert "`x.repeat`" in verdict("14.1", lambda x: torch.repeat(x, 2)).message
+
+
+@pytest.mark.parametrize("answer", [applies_turned_weights, lambda x: torch.ones(3, 4) @ torch.ones(6, 8)])
+def test_of_weights_nothing_is_said_where_there_are_none_or_they_are_turned(answer):
+    message = verdict("14.1", answer).message
+    assert "the last axis of the left tensor" in message
+    assert "W.mT`" not in message.replace("line `return x @ W.mT`", "")
+
+
+def test_the_argument_that_is_none_is_told_and_shown_among_the_inputs():
+    for id, answer, name in (
+        ("04.1", lambda q, k, v, mask=None: attend((q @ k.mT).masked_fill(~mask, -torch.inf), v), "mask"),
+        ("04.2", causal, "T_k"),
+    ):
+        message = verdict(id, answer).message
+        assert f"It is `{name}`." in message
+        assert f"{name} = None" in message
+
+
+def test_a_line_that_ends_in_a_colon_is_quoted_without_it():
+    assert "in the line `if x > 0`: Boolean value" in verdict("14.1", by_if).message
 
 
 def test_what_is_required_is_not_said_of_an_answer_that_does_not_run():

@@ -92,16 +92,22 @@ def test_numbers_in_a_list_are_no_tensor():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda t: t.double(),
         lambda t: t.mT.contiguous().mT if t.dim() > 1 else t,
         lambda t: torch.stack([t, t], dim=-1)[..., 0],
         lambda t: t.expand(2, *t.shape)[1],
     ],
-    ids=["float64", "transposed", "strided", "expanded"],
+    ids=["transposed", "strided", "expanded"],
 )
-def test_a_right_result_may_be_precise_or_lie_anyhow_in_memory(change):
+def test_a_right_result_may_lie_anyhow_in_memory(change):
     for id, step in (("01.1", rnn_step), ("04.6", attention_over_image), ("01.5", carousel_gradient)):
         assert verdict(id, lambda *inputs, step=step: change(step(*inputs))).passed
+
+
+def test_a_result_in_double_precision_loses_the_points_for_its_form_only():
+    """Else the next cell, which multiplies it by the weights of a layer, fails deep in torch."""
+    found = verdict("01.1", lambda *inputs: rnn_step(*inputs).double())
+    assert (found.points, found.max_points) == (6, 7)
+    assert "Your result is float64: return float32" in found.message
 
 
 def test_several_results_may_come_in_any_tuple():
@@ -123,7 +129,7 @@ def test_too_many_or_too_few_results_are_counted():
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None))
     assert "One result is too many: leave out result 3." in found.message
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None, None))
-    assert "It should return 2 results (Result 1, Result 2), but it returned 4 results" in found.message
+    assert "It should return 2 results (h, c), but it returned 4 results" in found.message
 
 
 def test_one_result_in_a_tuple_of_one_is_the_result():
@@ -133,7 +139,7 @@ def test_one_result_in_a_tuple_of_one_is_the_result():
 @pytest.mark.parametrize("fields", [3, ("a", 3), ["a"]])
 def test_a_list_with_odd_fields_is_a_list(fields):
     odd = type("Odd", (list,), {"_fields": fields})
-    assert observe(lambda: odd([torch.ones(2)]), ()).names == ("Result 1",)
+    assert observe(lambda: odd([torch.ones(2)]), ()).names == ("result[0]",)
 
 
 def test_a_nested_result_is_refused():

@@ -54,9 +54,23 @@ def test_a_result_that_is_none_is_a_missing_one():
     assert "weights is None: return it too." in found.message
 
 
-def test_two_results_without_names_are_exchanged():
+def test_results_of_a_plain_tuple_are_named():
     found = verdict("01.4", lambda *inputs: lstm_step(*inputs)[::-1])
-    assert "The results are in the wrong order: exchange them." in found.message
+    assert "The results are in the wrong order: return them in the order (h, c)." in found.message
+
+
+@pytest.mark.parametrize(("kept", "lost"), [(0, "c"), (1, "h")])
+def test_of_two_results_of_one_shape_the_one_that_is_not_returned_is_missing(kept, lost):
+    found = verdict("01.4", lambda *inputs: lstm_step(*inputs)[kept])
+    assert f"One result is missing: return {lost} too." in found.message
+    assert "is wrong" not in found.message
+
+
+def test_a_list_of_tensors_is_stacked_along_the_axis_that_it_stands_for():
+    found = verdict("04.4", lambda x, n_heads: list(x.chunk(n_heads, -1)))
+    assert found.points == found.max_points - 2
+    assert [f.name for f in found.findings if f.status != "holds"] == ["shape", "gradient"]
+    assert "It returns a list: return one tensor (`torch.stack(…, -3)`)." in found.message
 
 
 def test_a_slip_and_a_mistake_cost_both():
