@@ -106,10 +106,11 @@ class Draw:
         """Create a separate generator; the global one is not used."""
         self.generator = torch.Generator().manual_seed(seed)
 
-    def sizes(self, n: int) -> list[int]:
-        """Draw n different primes (n ≤ 6), so that swapped axes are always detected."""
+    def sizes(self, n: int, other_than: Sequence[int] = ()) -> list[int]:
+        """Draw n different primes of the first six, so that swapped axes are always detected; none is one of the others."""
         primes = (2, 3, 5, 7, 11, 13)
-        return [primes[i] for i in torch.randperm(len(primes), generator=self.generator, device="cpu")[:n].tolist()]
+        drawn = [primes[i] for i in torch.randperm(len(primes), generator=self.generator, device="cpu").tolist()]
+        return [size for size in drawn if size not in other_than][:n]
 
     def normal(self, *shape: int, scale: float = 1.0) -> Tensor:
         """Draw from N(0, scale²)."""

@@ -34,8 +34,8 @@ HINTS = (
 
 
 @wrong.detail
-def reads_the_gates_in_the_order_of_the_formula(x, h, c, W, U, b):
-    """You read the blocks as i, f, o, g, in the order of the formula. The rows are stored in torch's order: your output gate
+def reads_the_gates_in_the_order_of_many_textbooks(x, h, c, W, U, b):
+    """You read the blocks as i, f, o, g, in the order of many textbooks. The rows are stored in torch's order: your output gate
     gets the candidate's weights, and the candidate those of the output gate."""
     i, f, o, g = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -287,7 +287,7 @@ def lstm_looks_through_a_peephole(x, h, c, W, U, b):
     return (o + c).sigmoid() * c.tanh(), c
 
 
-@stranger(makes=[reads_the_gates_in_the_order_of_the_formula])
+@stranger(makes=[reads_the_gates_in_the_order_of_many_textbooks])
 def lstm_split_in_the_wrong_order(x, h, c, W, U, b):
     gates, n = F.linear(x, W, b) + F.linear(h, U), h.shape[-1]
     i, f, o, g = gates[..., :n], gates[..., n : 2 * n], gates[..., 2 * n : 3 * n], gates[..., 3 * n :]

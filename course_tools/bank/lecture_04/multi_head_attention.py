@@ -367,7 +367,7 @@ def _weights(draw: Draw, n_heads: int, d_k: int, d_v: int, d_q: int, d_m: int, d
 
 def _self(draw: Draw, n_heads: int, *batch: int) -> Call:
     """Self-attention in which every matrix is square, as most people first meet it."""
-    T, d = draw.sizes(2)
+    T, d = draw.sizes(2, other_than=(*batch, n_heads))
     x = draw.normal(*batch, T, n_heads * d)
     return x, x.clone(), x.clone(), *_weights(draw, n_heads, d, d, n_heads * d, n_heads * d, n_heads * d)
 

@@ -54,6 +54,15 @@ def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong.detail
+def multiplies_key_and_value_as_matrices(S, z, phi_q, phi_k, v):
+    """You write φ(k)vᵀ as a product `@` of φ(k) and v, which sums over an axis that they share; with a batch it takes the batch
+    for rows. Here nothing is summed: each feature meets each entry of the value, so give φ(k) a last axis of size 1 and v one
+    before its last."""
+    S, z = S + phi_k @ v, z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
 @wrong.part
 def transposes_the_outer_product(S, z, phi_q, phi_k, v):
     """You add vφ(k)ᵀ, values down the rows, but S is (f, d_v) with the features down the rows. It fits only where f = d_v,
@@ -251,7 +260,7 @@ def _features(draw: Draw, *shape: int) -> Tensor:
 
 def _inputs(draw: Draw, *batch: int, seen: bool = True) -> Call:
     """A state that has seen something, or nothing, and one more position."""
-    f, d_v = draw.sizes(2)
+    f, d_v = draw.sizes(2, other_than=batch)
     S, z = draw.normal(*batch, f, d_v), _features(draw, *batch, f)
     state = (S, z) if seen else (0 * S, 0 * z)
     return *state, _features(draw, *batch, f), _features(draw, *batch, f), draw.normal(*batch, d_v)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_lib.primitives import rnn_step
+from course_tools.bank import exercise
 from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import tensors_in
 from tests.course_tools.conftest import each_exercise
@@ -48,6 +49,19 @@ def test_sizes_are_different_primes(n):
         sizes = Draw(seed).sizes(n)
         assert len(set(sizes)) == n
         assert all(size > 1 and all(size % d for d in range(2, size)) for size in sizes)
+
+
+def test_sizes_can_differ_from_those_of_the_batch():
+    for seed in range(20):
+        sizes = Draw(seed).sizes(2, other_than=(2, 3))
+        assert len(set(sizes) - {2, 3}) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_inputs_of_a_recurrence_show_in_which_line_an_axis_is_wrong(seed):
+    asked = exercise("14.4")
+    (S, *_) = asked.calls("runs", seed)[0]
+    assert len(set(S.shape)) == 3
 
 
 def test_every_row_of_a_drawn_mask_allows_a_key_and_forbids_one():
