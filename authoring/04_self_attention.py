@@ -357,6 +357,8 @@ claim("04.f", scaled=right[0], without=right[1], slow=right[2])
 # | --- | --- |
 # | mask | (T_q, T_k), broadcasts over batch and heads |
 #
+# In the diagram each row is a query, and a filled square is True.
+#
 # ![](diagram:masks)
 
 # %% exercise="04.2" difficulty="●○○" minutes=5
@@ -480,6 +482,8 @@ figures.show_split_heads(split_heads, n_heads=3)
 # | `W_o` | (d_model, h · d_v) |
 # | context | (…, T_q, d_model) |
 # | weights | (…, h, T_q, T_k) |
+#
+# In the diagram, as in most models, d_in is d_model throughout.
 #
 # ![](diagram:multi_head)
 
