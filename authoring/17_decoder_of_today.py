@@ -82,7 +82,7 @@ config = {
 # <details><summary>B. As well as the 64th: the blocks are the same at every position.</summary>
 #
 # The blocks are, but what they read is a sum with a position vector.</details>
-# <details><summary>C. Badly.</summary>
+# <details><summary>C. Badly: something in it has never been trained.</summary>
 #
 # Yes. In training, no text reaches position 64, so the vectors from there on have never had a gradient. They are still the random
 # numbers of the start.</details>
@@ -179,11 +179,13 @@ q, k, speeds = torch.randn(1, 16), torch.randn(1, 16), rotary_speeds(16)
 near, far = (
     rotate(q, speeds, start=t) @ rotate(k, speeds, start=t - 3).mT for t in (5, 1_005)
 )
+print(f"score at positions 5 and 2: {near.item():.4f}")
+print(f"score at positions 1,005 and 1,002: {far.item():.4f}")
 torch.testing.assert_close(near, far, atol=1e-2, rtol=0)
 
 # %% [markdown]
 # **Bug hunt.** A colleague has written this version. A model trained with it learns as well as with yours. But with the weights of LLaMA as Meta published
-# them, which pair neighbours, it writes nonsense. Find the reason before you run the check.
+# them, it writes nonsense. Find the reason before you run the check.
 
 # %% exercise="17.1" bug="pairs_the_halves"
 from course_tools.bank.lecture_17.rotate import pairs_the_halves as suspect
@@ -251,7 +253,8 @@ rms_norm = check("17.2", rms_norm)
 # %% [markdown]
 # **SwiGLU** (Shazeer 2020) changes the feed-forward network. One matrix proposes features, a second one decides how much of each
 # passes. **By hand:** the gate of a feature is $a = 2$, the feature itself 3. Swish, which torch calls SiLU (`hidden_act`), gives $a\,\sigma(a) = 2
-# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −2, swish is −0.24 and the product −0.72: nearly closed. Unlike the gates
+# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −6, swish is −0.015 and the product −0.04: closed. Between them it may turn the
+# sign: a gate of −2 makes −0.24 and −0.72. Unlike the gates
 # of an LSTM, these are not held between 0 and 1: a gate of 5 passes almost five times the feature.
 #
 # $$\mathrm{SwiGLU}(x) = \big(\mathrm{swish}(x\,W_{gate}) \odot x\,W_{up}\big)\,W_{down} \qquad \mathrm{swish}(a) = a\,\sigma(a)$$
@@ -354,10 +357,10 @@ claim(
 )
 
 # %% [markdown]
-# Rotary positions do most of it, and SwiGLU some. RMSNorm loses 0.01 bits, within the spread of seeds. Two heads of keys and values instead of four
+# In this order and after 1,200 updates, rotary positions do most of it, and SwiGLU some. RMSNorm loses 0.01 bits, within the spread of seeds. Two heads of keys and values instead of four
 # halve the cache and change no bits. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
 # as many for both, 0.05 bits remain; neither has stopped improving. **A table of counts of runs of eight, the dashed line, is still ahead** on so
-# small a text. On ten times as much, Shakespeare's, a GPT of 4.8 million weights is ahead (lecture 07).
+# small a text.
 
 # %% [markdown] tags=["predict"]
 # Now build the last rung from your own functions. Compare it with the GPT of lecture 07: there is no table of positions and no bias,
@@ -454,7 +457,8 @@ def write(model, prompt, n, temperature=0.7, k=5):
 
 
 torch.manual_seed(0)
-print(write(llama, "The class statement ", 300))
+for prompt in ("The class statement ", "If the value ", "This function "):
+    print(write(llama, prompt, 120), end="\n\n")
 
 # %% [markdown] tags=["predict"]
 # ## 7 Longer texts than in training
@@ -469,10 +473,10 @@ print(write(llama, "The class statement ", 300))
 # <details><summary>B. Better, as the context is longer.</summary>
 #
 # Only if it can make use of far tokens. It was never trained to.</details>
-# <details><summary>C. Badly.</summary>
+# <details><summary>C. Worse, the further behind: some distances are new to it.</summary>
 #
-# Yes, after a few dozen more. No training text has a distance above 63, and beyond it the slow pairs turn to angles that no query and key have ever
-# met. The problem of section 2 has moved from positions to distances.</details>
+# Yes, after a few dozen more. No training text has a distance above 63. The fast pairs have met every angle by then; pairs whose first turn is not
+# finished now turn to angles that no query and key have ever met. The problem of section 2 has moved from positions to distances.</details>
 
 # %%
 longer = {
@@ -541,7 +545,7 @@ claim(
 # %% [markdown]
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again. Turned keys stay valid. A rotary model with a window computes one character each, from a cache that
+# values must be computed again. Turned keys stay valid, as lecture 19 shows. A rotary model with a window computes one character each, from a cache that
 # does not grow; larger models need a little more (section 10).
 #
 # **Is there anything simpler?** The last claim puts two rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
@@ -559,7 +563,7 @@ claim(
 # | --- | --- | --- | --- | --- |
 # | positions | a table of learned vectors | rotation | `rope_theta` | scores by distance, and no last row |
 # | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations; 0.01 bits lost, within the spread of seeds |
-# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | at equal size 0.04 bits, after 1,200 updates |
+# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | at equal size 0.04 bits after 1,200 updates; after 4,800 all four parts together bring 0.05 |
 # | heads of keys and values | as many as of queries | a quarter | `num_key_value_heads` | a quarter of the cache |
 # | reach | all earlier tokens | a window; from version 0.2 on none, with a base of a million | `sliding_window` | a cache that stops growing |
 # | biases | in every layer | none | | fewer operations; not measured by itself |

@@ -17,7 +17,7 @@
 # approximation: the cost changes, and beyond it only rounding.
 #
 # You will merge two halves of a softmax, compute attention in tiles, and let a table of counts draft what a small language
-# model, which you train, then only has to judge. You test that the **law** of the text, the probabilities of its next token, is
+# model, which you train, then only has to judge. You test that the **law** of a token that was drafted, its probabilities, is
 # still that of the model.
 #
 # **Prerequisites:** lectures 04 (attention) and 07 (language models). **Time:** {minutes}. {measured}
@@ -90,7 +90,8 @@ for T in (256, 1_024, 4_096):
 #
 # ## 2 A softmax in two halves
 #
-# The obstacle is that each weight is divided by a sum over *all* keys. But a sum can be kept while it grows.
+# A few *queries* at a time are easy, but each has a row of $T$ weights. To cut the row is harder: each weight is divided by a sum over
+# *all* keys. But a sum can be kept while it grows.
 #
 # **By hand.** A query has the scores $0$, $\ln 2$ and $\ln 6$, and the values are 12, 3 and 9. At once: the exponentials are 1,
 # 2 and 6, so the context is $(1 \cdot 12 + 2 \cdot 3 + 6 \cdot 9) / 9 = 8$. Now in two tiles. To avoid overflow, each tile
@@ -122,6 +123,14 @@ figures.show_tiles([[0.0, math.log(2)], [math.log(6)]])
 # | maximum, total | (…, T_q): $m$ and $\ell$ |
 # | result | the same three |
 #
+
+# %% exercise="19.1" difficulty="●●○" minutes=8
+from course_lib.attention import merge
+
+# %% tags=["nbval-check-output"]
+merge = check("19.1", merge)
+
+# %% [markdown]
 # **Bug hunt.** This version is right for some inputs. For which? Say it before you run the check.
 
 # %% exercise="19.1" bug="does_not_rescale"
@@ -129,15 +138,6 @@ from course_tools.bank.lecture_19.merge import does_not_rescale as suspect
 
 # %% tags=["nbval-check-output"]
 suspect = check("19.1", suspect)
-
-# %% [markdown]
-# Now write your own.
-
-# %% exercise="19.1" difficulty="●●○" minutes=8
-from course_lib.attention import merge
-
-# %% tags=["nbval-check-output"]
-merge = check("19.1", merge)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** You merge the tiles of a long text in another order: the last two first, then the one before. What changes?
@@ -183,7 +183,8 @@ error = (at_once - in_tiles).abs().max()
 claim("19.tiles", error=error, whole=whole, tile=tile)
 
 # %% [markdown]
-# Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. Your loop makes as many multiply-adds as
+# Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. Blocks of 64 queries with all keys would, too, without
+# any merge; cut both ways, a tile has 64 · 64 numbers whatever $T$ is. Your loop makes as many multiply-adds as
 # before, and a few more for the merges. So why would it be *faster*?
 #
 # ## 4 What is expensive is moving
@@ -227,13 +228,14 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# This is **FlashAttention** (Dao et al. 2022): a little more arithmetic, less traffic, and nothing approximated. (The outer
-# loop over blocks of queries is that of its second version.) The backward pass goes the same way: it keeps $m$ and $\ell$ of
+# This is **FlashAttention** (Dao et al. 2022): a little more arithmetic, less traffic, and nothing approximated. The
+# backward pass goes the same way: it keeps $m$ and $\ell$ of
 # each query, and computes the weights of each tile again. Plain autograd through your loop would not: it keeps the weights of
 # all tiles, $T^2$ numbers again. (You write this pass in *Going further*.)
 #
-# A loop in Python saves no traffic, either, since each of its steps writes its result to memory. So we count, and do not time;
-# and a real GPU has caches between the two memories, which our count leaves out. `F.scaled_dot_product_attention` runs such an
+# By this count, attention at once makes 32 operations for each byte in half precision, and tiles of 128 queries 128: still below 295.
+# Our count leaves out the caches between both memories, and a loop in Python saves traffic only as far as they hold its tiles. So we
+# count, and do not time. `F.scaled_dot_product_attention` runs such an
 # algorithm as one *kernel*, a single program on the accelerator, wherever it has one for the inputs. Elsewhere it makes the
 # table.
 #
@@ -282,10 +284,10 @@ print(f"new text: {bits:.2f} bits per character")
 # counts: which character followed these three, and how often? In one call the model reads the text with all proposed tokens,
 # and gives its own probabilities $p$ at each place. The draft's are $q$. Which tokens may stay?
 #
-# **By hand**, with three tokens: $p = (0.5, 0.5, 0)$ and $q = (0.25, 0.25, 0.5)$.
+# **By hand**, with three tokens, 0, 1 and 2: $p = (0.5, 0.5, 0)$ and $q = (0.25, 0.25, 0.5)$.
 #
-# - Tokens 1 and 2 are proposed *too rarely*. Whenever one comes, keep it.
-# - Token 3 is proposed in half of the cases and must never come: refuse it.
+# - Tokens 0 and 1 are proposed *too rarely*. Whenever one comes, keep it.
+# - Token 2 is proposed in half of the cases and must never come: refuse it.
 # - So far, the first two come in a quarter of the cases each. Each is owed another quarter, and half of the cases are still
 #   open: after a refusal, draw one of the two, with equal probability. Together: $0.5, 0.5, 0$. That is $p$.
 #
@@ -304,13 +306,14 @@ print(f"new text: {bits:.2f} bits per character")
 #
 # With several tokens, everything after the first refusal is dropped, since it continues another text. If all are accepted, the
 # model's last row gives one more token at no extra cost. The check judges, over many rows, the law of the token that follows; how
-# you draw it is up to you.
+# you draw it is up to you. **By hand**: of (0.5, 0.5, 0), the running sums are 0.5, 1 and 1. With the uniform number 0.7 comes token 1,
+# whose sum is the first above it.
 #
 # | name | shape |
 # | --- | --- |
 # | `tokens` | (…, n): each drawn from its row of `draft_p` |
 # | `draft_p`; `model_p` | (…, n, n_tokens); (…, n + 1, n_tokens) |
-# | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows: from (0.5, 0.5, 0), 0.7 draws token 2: the first whose running sum exceeds 0.7 |
+# | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows |
 # | result | `Accepted(n, token)`: how many are accepted, and the token after them, both (…) |
 
 # %% exercise="19.3" difficulty="●●●" minutes=10
@@ -430,8 +433,7 @@ figures.show_authors(written, recorded.of_the_model(len(written)), n_prompt=16)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The draft proposes 4 tokens, each of which is accepted with probability 0.6, independently of the others. How
-# many tokens does one call yield on average? (A round always yields the model's own token; the first drafted one with
-# probability 0.6, the second with 0.36, …)
+# many tokens does one call yield on average?
 #
 # <details><summary>A. About 2.3</summary>
 #
@@ -552,15 +554,13 @@ claim(
 #   as our network, 2.06 bits to 2.11: a favourable case. Where the network knows much more than its draft, as it does with counts
 #   after one character (3.5 bits), a call yields far less.
 # - **The best predictor is not the best draft.** The table of Kneser and Ney predicts *the text* far better than our network,
-#   1.69 bits, and yields no more characters a call. What counts is to predict *the model*, its mistakes included.
-# - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its
-#   prompt, as edited code does, try it first.
+#   1.69 bits, and yields no more characters a call. What counts is $\sum \min(p, q)$, how much its law has in common with the model's.
+# - **Copying gives a little, for nothing.** Where an answer repeats its prompt, as edited code does, try it first.
 # - **Cool the draft, too.** A warm one proposes what the model has become too decided to accept.
 # - **Calls are not seconds.** The draft must be cheap, and a call that judges five tokens must cost little more than a call for
 #   one. Ours satisfy neither: the table is asked in Python, and without a cache each call reads the whole text again. On an
 #   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once.
-# - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one, and a greedy text take
-#   another turn at a near tie.
+# - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -884,21 +884,17 @@ explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
 # %% [markdown]
 # ## What is deliberately not there
 #
-# This course ends here. The following was left out on purpose. The numbers are from small trials that are not part of the
-# notebooks, one task each, and say nothing about large models:
+# This course ends here. The following was left out on purpose:
 #
-# - **Mixtures of experts** (Fedus et al. 2021, https://arxiv.org/abs/2101.03961). With eight experts, a random table that sends
-#   each character to a fixed expert beat the learned router: 2.20 and 2.22 bits against 2.28 and 2.29, in two runs each. A
-#   lecture would have had no result to show for the router.
+# - **Mixtures of experts** (Fedus et al. 2021, https://arxiv.org/abs/2101.03961) save computing in models of billions of weights; in one
+#   that a lecture can train, a learned router has nothing to show.
 # - **Diffusion transformers** (Peebles and Xie 2022, https://arxiv.org/abs/2212.09748): their subject is diffusion, not
 #   attention, and a minute on a CPU yields blurry digits.
 # - **DINO** (Caron et al. 2021, https://arxiv.org/abs/2104.14294): lecture 16's BYOL shares its main idea, a moving-average
 #   target without negatives, and DINO's attention maps need larger images.
-# - **Preference tuning** (Rafailov et al. 2023, https://arxiv.org/abs/2305.18290): on sums, whose answers can be verified,
-#   fine-tuning on the model's own right samples did better (0.93 of the hard sums right, against 0.76 at best).
-# - **LoRA** (Hu et al. 2021, https://arxiv.org/abs/2106.09685): with 5 % of the weights (rank 4) it learned the new text less
-#   well than full training (3.00 bits against 2.82), and forgot more of the old one. At rank 1 it forgot less, and learned
-#   still less.
+# - **Preference tuning** (Rafailov et al. 2023, https://arxiv.org/abs/2305.18290) needs answers that people compare; where an answer
+#   can be verified, as in our tasks, training on verified ones is simpler.
+# - **LoRA** (Hu et al. 2021, https://arxiv.org/abs/2106.09685) saves memory where a large model is fine-tuned; ours fit in it whole.
 
 # %% tags=["ledger"]
 ledger()

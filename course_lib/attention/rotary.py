@@ -101,8 +101,7 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
         start: position of the first row; negative for positions before the origin.
 
     Returns:
-        (*batch, T, d_k) in the dtype of x. Angles and products are computed in float32 or wider: in bfloat16, position 257
-        would be 256.
+        (*batch, T, d_k) in the dtype of x. Angles are computed in float32 or wider: in bfloat16, position 257 would be 256.
 
     Raises:
         ValueError: there is not one speed for each pair of features.

@@ -51,7 +51,7 @@ def show_turned(rotate: Rotate, speeds: Tensor, T: int = 8) -> None:
     )
 
 
-def draw_scores(rotate: Rotate, start: int = 0, base: int = 10_000, d_k: int = 16) -> None:
+def draw_scores(rotate: Rotate, start: int = 0, base: int = 10_000, d_k: int = 128) -> None:
     """Draw the score of a query and an equal key, all features 1, by their distance, for a query at position `start`."""
     distances = torch.arange(65)
     speeds, x = rotary_speeds(d_k, base), torch.ones(1, d_k)
@@ -126,12 +126,15 @@ def show_bits_by_position(lines: Mapping[str, Tensor], trained: int, across: Map
         places = block * (1.5 + torch.arange(len(means)))
         ax.plot(places, means, color=colours[place], marker=MARKERS[place], markersize=4, label=name)
         inside = places < trained
-        said.append(f"{name} {means[inside][-1]:.2f} at the end of the trained length, {means[-1]:.2f} at the end")
+        spans = [(means[inside][-1], int(places[inside][-1])), (means[-1], int(places[-1]))]
+        ends = (f"{mean:.2f} at the positions {at - block // 2} to {at + block // 2 - 1}" for mean, at in spans)
+        said.append(f"{name} {', '.join(ends)}")
     for style, (name, height) in zip(("--", ":"), (across or {}).items(), strict=False):
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
         said.append(f"{name} {height:.2f}")
     ax.axvspan(0, trained, color="0.93")
-    ax.set(xlabel="position in the text; grey: seen in training", ylabel="bits per character", xlim=(0, None), ylim=(0, None))
+    ax.set(xlabel="position in the text, means of 16 from 16 on; grey: seen in training", ylabel="bits per character")
+    ax.set(xlim=(0, None), ylim=(0, None))
     ax.grid(alpha=0.25)
     despine(ax)
     figure.legend(fontsize=8, loc="outside lower center", ncols=2, frameon=False)

@@ -110,7 +110,9 @@ def tiled() -> Diagram:
         context = d.tensor(f"context c_{name}", "B T_q d_v", x - 56, 264, f"{f}: result.context")
         kept = d.tensor(f"m_{name} and ℓ_{name}", "B T_q", x + 56, 264, f"{f}: maximum", w=96)
         d.arrow(tile, attend)
-        d.arrow(q, attend, out="left" if name == "1" else "right")
+        inner = "right" if name == "1" else "left"
+        at = q.x + (8 if name == "2" else -8)
+        d.path([(at, q.side("bottom")[1]), (at, attend.y), attend.side(inner)])
         d.arrow(attend, context)
         d.arrow(attend, kept)
         sides.append((context, kept))

@@ -157,7 +157,7 @@ def llama() -> Diagram:
     d.op("RMSNorm; W_q, W_k, W_v", 318, 268, "learned", w=256)
     q = d.tensor("queries", "B h T d_k", 246, 330, "RotaryAttention.forward: q")
     k = d.tensor("keys and values", "B g T d_k", 384, 330, "RotaryAttention.forward: k")
-    d.op("rotate q, k; attend in g groups\ncausal, T × T weights per head", 318, 400, "softmax", w=256)
+    d.op("rotate q, k; attend in g groups; W_o\ncausal, T × T weights per head", 318, 400, "softmax", w=256)
     d.circle("+", 104, 444, "mix")
     d.op("RMSNorm, SwiGLU\n(swish(x W_gate) ⊙ x W_up) W_down", 318, 500, "learned", w=270)
     d.circle("+", 104, 544, "mix")
