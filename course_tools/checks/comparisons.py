@@ -136,6 +136,17 @@ def same_gradients(expected: Outcome, got: Outcome) -> Failure | None:
     return None
 
 
+def finite_gradients(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check the values, and that no gradient is infinite or NaN: where a maximum has a tie, right gradients differ."""
+    if (failure := same_values(expected, got)) is not None:
+        return failure
+    names = [name for argument in expected.arguments for name in argument.differentiated]
+    for name, gradient in zip(names, got.gradients or (), strict=False):
+        if not gradient.isfinite().all():
+            return Failure(f"The gradient with respect to `{name}` is infinite or NaN.")
+    return None
+
+
 def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
     """Check that the answer does not change its arguments; what it returns is judged by the other properties."""
     if isinstance(got.error, TimedOut):

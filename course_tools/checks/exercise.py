@@ -16,6 +16,7 @@ from torch import Tensor
 from course_tools.checks.comparisons import (
     AtMost,
     Comparison,
+    finite_gradients,
     runs,
     same_gradients,
     same_shapes,
@@ -157,7 +158,7 @@ class Property:
     @property
     def with_gradients(self) -> bool:
         """Whether the answer must be differentiated on these inputs."""
-        return self.judge is same_gradients
+        return self.judge in (same_gradients, finite_gradients)
 
     @property
     def counts_cost(self) -> bool:

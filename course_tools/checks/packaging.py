@@ -66,9 +66,7 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     if m == n:
         return [Arrangement(as_they_are)]
     if 0 < m == n - 1:
-        one_less = [
-            Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
-        ]
+        one_less = [Arrangement((*range(i), None, *range(i, m)), _missing(names[i], pair[0].results[i])) for i in range(n)]
         return [one for one in one_less if _gives_what_is_there(one, pairs)] or one_less
     if 1 < n == m - 1:
         return [
@@ -86,6 +84,11 @@ def _gives_what_is_there(arrangement: Arrangement, pairs: Sequence[OutcomePair])
     both = [(e.results, g.results) for e, g in pairs if e.results is not None and g.results is not None]
     found = [(want, got[pick]) for e, got in both for want, pick in zip(e, arrangement.picks, strict=True) if pick is not None]
     return all(itertools.starmap(is_close, found))
+
+
+def _missing(name: str, want: object) -> str:
+    """Say which result is missing, and if it is None, that nothing needs to be computed for it."""
+    return f"One result is missing: return {name} too{', which is None' if want is None else ''}."
 
 
 def _wrong_order(names: Sequence[str], picks: Sequence[int]) -> str:
@@ -127,7 +130,8 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
     results, missing = [], set()
     for i, (want, pick) in enumerate(zip(expected.results, picks, strict=True)):
         if pick is None or (given[pick] is None and isinstance(want, Tensor)):
-            missing.add(i)
+            if want is not None:
+                missing.add(i)
             results.append(want)
             if pick is not None:
                 slips[f"{expected.names[i]} is None: return it too."] = True

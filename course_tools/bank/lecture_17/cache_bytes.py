@@ -37,6 +37,14 @@ def counts_the_keys_alone(n_layers, n_groups, d_k, T, window=None, bytes_per_num
     return n_layers * n_groups * d_k * _kept(T, window) * bytes_per_number
 
 
+@wrong.detail
+def keeps_one_token_less(n_layers, n_groups, d_k, T, window=None, bytes_per_number=2):
+    """You keep one token fewer than the window has. The window counts the token itself: its key and value are in the cache,
+    too."""
+    kept = T if window is None else min(T, window - 1)
+    return 2 * n_layers * n_groups * d_k * kept * bytes_per_number
+
+
 @wrong.part
 def counts_the_queries_too(n_layers, n_groups, d_k, T, window=None, bytes_per_number=2):
     """You count queries, keys and values. A query is used in its own step alone: later tokens have queries of their own, and

@@ -42,6 +42,13 @@ def leaves_out_the_gates(x, W_gate, W_up, W_down):
     return F.silu(x @ W_up.mT) @ W_down.mT
 
 
+@wrong.detail
+def forgets_the_parentheses(x, W_gate, W_up, W_down):
+    """You multiply the gates by x, not by `x @ W_up.mT`: `*` and `@` have the same rank and are taken from left to right. Put
+    the features in parentheses, and the product of both, too."""
+    return F.silu(x @ W_gate.mT) * x @ W_up.mT @ W_down.mT
+
+
 @wrong.idea
 def never_widens_a_second_time(x, W_gate, W_up, W_down):
     """You never use `W_up`: your gates are opened and closed, but nothing goes through them. Multiply them by `x @ W_up.mT`."""

@@ -51,6 +51,13 @@ def deals_the_heads_out_in_turn(q, k, v, mask=None):
     return scaled_dot_product_attention(q, k.repeat(times), v.repeat(times), mask)
 
 
+@wrong.detail
+def copies_the_keys_alone(q, k, v, mask=None):
+    """You copy the heads of keys and leave those of values as they are. There are as many weights as heads of queries, so each
+    needs a head of values, too."""
+    return scaled_dot_product_attention(q, _copied(k, q), v, mask)
+
+
 @wrong.idea
 def gives_all_the_first_head(q, k, v, mask=None):
     """All your queries look at the first head of keys and values, as if g were 1. Each group has a head of its own: head i of

@@ -46,6 +46,26 @@ def subtracts_the_mean(x, gain, epsilon=1e-6):
 
 
 @wrong.part
+def divides_by_torchs_deviation(x, gain, epsilon=1e-6):
+    """You divide by `std`, which is taken around the mean. RMSNorm divides by the root of the mean of the squares
+    themselves."""
+    return x / (x.std(-1, keepdim=True) + epsilon) * gain
+
+
+@wrong.part
+def squares_the_mean(x, gain, epsilon=1e-6):
+    """You square the mean. It is the mean of the squares: square each feature, then average."""
+    return x / (x.mean(-1, keepdim=True).square() + epsilon).sqrt() * gain
+
+
+@wrong.idea
+def averages_over_the_first_axis(x, gain, epsilon=1e-6):
+    """You average over the first axis, which holds the sequences or the positions. Each vector is normalised by its own
+    features: the last axis, -1."""
+    return x / (x.square().mean(0, keepdim=True) + epsilon).sqrt() * gain
+
+
+@wrong.part
 def divides_by_the_deviation(x, gain, epsilon=1e-6):
     """You divide by the standard deviation, which is taken around the mean. RMSNorm divides by the root of the mean of the
     squares themselves."""

@@ -39,6 +39,14 @@ def does_not_count_the_token_itself(T, size, device=None):
 
 
 @wrong.detail
+def cuts_the_token_itself(T, size, device=None):
+    """Your windows lack the token itself: the distances are 1 … size - 1. A token attends to itself, at the distance 0, and to
+    the size - 1 before it."""
+    distance = _distance(T, device)
+    return (distance > 0) & (distance < size)
+
+
+@wrong.detail
 def holds_one_key_too_few(T, size, device=None):
     """Your windows hold one key too few. The distances 0 … size - 1 are `size` keys; with a window of 1, a token still attends
     to itself."""

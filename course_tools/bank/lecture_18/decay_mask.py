@@ -58,6 +58,20 @@ def forgets_nothing(log_decay):
     return (0 * _differences(log_decay)).masked_fill(_later(log_decay), -torch.inf).exp()
 
 
+@wrong.part
+def takes_no_running_sum(log_decay):
+    """You subtract the logarithms of two single gates. The exponent is the sum of all from j + 1 to i: take the running sums
+    first, `cumsum`, and subtract those."""
+    return _masked_exp(log_decay[..., :, None] - log_decay[..., None, :])
+
+
+@wrong.detail
+def masks_the_wrong_half(log_decay):
+    """You keep the half above the diagonal, and write -∞ where the entries belong: your mask is inverted. `masked_fill` fills
+    where it is True, so it must be True where j comes after i."""
+    return _differences(log_decay).masked_fill(~_later(log_decay), -torch.inf).exp()
+
+
 @wrong.idea
 def reads_the_future(log_decay):
     """Your entries above the diagonal are not 0: position i would read what a later position writes, and amplified."""
@@ -306,7 +320,7 @@ exercise = Exercise(
         Property(
             "two positions",
             "The second reads what the first wrote, times the second's gate; the first reads nothing of the second.",
-            lambda draw: [_decays(draw, 1, T=2)],
+            lambda draw: [_decays(draw, T=2), _decays(draw, 1, T=2)],
             points=2,
             needs=("one position",),
         ),

@@ -60,6 +60,24 @@ def adds_the_value(S, q, k, v, beta, log_decay=None):
     return _read(q, S), S
 
 
+@wrong.part
+def fades_by_what_it_writes(S, q, k, v, beta, log_decay=None):
+    """You multiply the whole memory by 1 - β, and write the error besides. Fading is the gate's part; the error is added to the
+    memory as it is."""
+    S = _faded(S, log_decay)
+    S = (1 - beta)[..., None, None] * S + _written(beta, k, v - _read(k, S))
+    return _read(q, S), S
+
+
+@wrong.detail
+def gives_beta_no_axes(S, q, k, v, beta, log_decay=None):
+    """You multiply what is written by β as it is. β is one number for each memory, and a memory has two axes: [..., None,
+    None]. Without them β meets the last axis."""
+    S = _faded(S, log_decay)
+    S = S + beta * (k[..., :, None] * (v - _read(k, S))[..., None, :])
+    return _read(q, S), S
+
+
 @wrong.idea
 def mixes_old_and_new(S, q, k, v, beta, log_decay=None):
     """You multiply the whole memory by 1 - β. That forgets every key a little; the delta rule changes only what is held under

@@ -54,6 +54,21 @@ def forgets_nothing(S, q, k, v, log_decay):
     return _read(q, S), S
 
 
+@wrong.detail
+def reads_the_old_memory(S, q, k, v, log_decay):
+    """You read the memory as it came in, before it fades and before this position is written. The context must come from the S
+    that you return."""
+    return _read(q, S), log_decay.exp()[..., None] * S + _written(k, v)
+
+
+@wrong.detail
+def gives_the_gates_no_axis(S, q, k, v, log_decay):
+    """You multiply S by the gates without a new axis. A gate belongs to a channel of the keys, which is a row of S: give the
+    gates a last axis of size 1, [..., None]."""
+    S = log_decay.exp() * S + _written(k, v)
+    return _read(q, S), S
+
+
 @wrong.idea
 def forgets_everything(S, q, k, v, log_decay):
     """You replace the memory by this position. Everything before it is gone, whatever the gates say: the old S must fade, not

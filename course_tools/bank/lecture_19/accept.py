@@ -70,6 +70,23 @@ def draws_from_the_model_again(tokens, draft_p, model_p, uniforms):
     return Accepted(n, _drawn(_row(model_p, n), uniforms[..., -1]))
 
 
+@wrong.detail
+def runs_past_the_last_token(tokens, draft_p, model_p, uniforms):
+    """You compare the running sum of (p - q)₊ with a number between 0 and 1, although it ends below 1, and so may find a token
+    that does not exist. Divide by its last entry, or multiply the number by it."""
+    n = _n(_ok(tokens, draft_p, model_p, uniforms))
+    return Accepted(n, (_row(_rest(draft_p, model_p), n).cumsum(-1) <= uniforms[..., -1:]).sum(-1))
+
+
+@wrong.detail
+def judges_by_the_row_after(tokens, draft_p, model_p, uniforms):
+    """You judge each token by the model's row after its own. Row i of `model_p` stands at the place of token i: leave out the
+    last row, not the first."""
+    ok = uniforms[..., : tokens.shape[-1]] * _of_tokens(tokens, draft_p) < _of_tokens(tokens, model_p[..., 1:, :])
+    n = _n(ok)
+    return Accepted(n, _drawn(_row(_rest(draft_p, model_p), n), uniforms[..., -1]))
+
+
 @wrong.idea
 def accepts_everything(tokens, draft_p, model_p, uniforms):
     """You accept every drafted token. The text then has the law of the draft, not that of the model."""

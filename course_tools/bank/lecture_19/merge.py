@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.attention import Partial, merge, partial_attention
-from course_tools.checks.comparisons import right_result
+from course_tools.checks.comparisons import finite_gradients, right_result
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -59,6 +59,39 @@ def does_not_rescale(a, b):
     divisor = torch.where(total == 0, 1.0, total)
     context = (l_a[..., None] * c_a + l_b[..., None] * c_b) / divisor[..., None]
     return context, torch.maximum(m_a, m_b), total
+
+
+@wrong.part
+def leaves_the_totals_out_of_the_weights(a, b):
+    """You weigh the contexts by exp(own - new) alone, and divide by the new total. The weight of a context is its total times
+    that factor: the weights then sum to what you divide by."""
+    a, b = Partial(*a), Partial(*b)
+    maximum, of_a, of_b = _rescaled(a, b)
+    finite = torch.where(maximum == -torch.inf, 0.0, maximum)
+    by_a, by_b = (a.maximum - finite).exp(), (b.maximum - finite).exp()
+    total = torch.where(of_a + of_b == 0, 1.0, of_a + of_b)[..., None]
+    return Partial((by_a[..., None] * a.context + by_b[..., None] * b.context) / total, maximum, of_a + of_b)
+
+
+@wrong.detail
+def takes_one_maximum_for_all_queries(a, b):
+    """You take one maximum over all queries. Each query has its own: compare both tiles entry by entry, `torch.maximum(m_a,
+    m_b)`."""
+    a, b = Partial(*a), Partial(*b)
+    maximum = torch.maximum(a.maximum, b.maximum).max().expand_as(a.maximum)
+    of_a, of_b = (x.total * (x.maximum - torch.where(maximum == -torch.inf, 0.0, maximum)).exp() for x in (a, b))
+    return Partial(_mean(of_a, of_b, a, b), maximum, of_a + of_b)
+
+
+@wrong.case
+def replaces_nan_at_the_end(a, b):
+    """Your result is right, its gradient is NaN where both tiles are empty: `nan_to_num` hides the NaN of -∞ - (-∞) and 0/0,
+    but the backward pass meets it again. Put finite numbers in their place before you subtract and divide."""
+    a, b = Partial(*a), Partial(*b)
+    maximum = torch.maximum(a.maximum, b.maximum)
+    of_a, of_b = a.total * (a.maximum - maximum).exp(), b.total * (b.maximum - maximum).exp()
+    context = (of_a[..., None] * a.context + of_b[..., None] * b.context) / (of_a + of_b)[..., None]
+    return Partial(context.nan_to_num(0), maximum, (of_a + of_b).nan_to_num(0))
 
 
 @wrong.idea
@@ -258,7 +291,7 @@ def takes_maxima_for_logarithms(a, b):
 def in_logarithms(a, b):
     """By the logarithms of the totals, and a softmax of two numbers for each query."""
     a, b = Partial(*a), Partial(*b)
-    logs = torch.stack([a.maximum + a.total.log(), b.maximum + b.total.log()])
+    logs = torch.stack([x.maximum + torch.where(x.total == 0, 1.0, x.total).log() for x in (a, b)])
     seen = (torch.stack([a.total, b.total]) > 0).any(0)
     weights = torch.where(seen, logs, 0.0).softmax(0)
     weights = torch.where(seen, weights, 0.0)
@@ -350,6 +383,14 @@ def _empty(draw: Draw) -> list[Call]:
     return [(some, none), (none, some), (none, none)]
 
 
+def _partly_empty(draw: Draw) -> Call:
+    """The first query has seen no key in either tile, the others have."""
+    a, b = _partials(draw)
+    for part in (a, b):
+        part.context[..., 0, :], part.maximum[..., 0], part.total[..., 0] = 0.0, -torch.inf, 0.0
+    return tuple(a), tuple(b)
+
+
 def _far(draw: Draw) -> list[Call]:
     """Scores beyond what exp can hold."""
     a, b = _partials(draw, shift=200.0)
@@ -387,6 +428,13 @@ exercise = Exercise(
             needs=("two keys",),
         ),
         Property("empty", "A tile without keys changes nothing.", _empty, needs=("context", "total")),
+        Property(
+            "no NaN",
+            "Where both tiles are empty, no gradient is NaN.",
+            lambda draw: [_partly_empty(draw)],
+            finite_gradients,
+            needs=("empty",),
+        ),
         Property("large", "Scores of 200 do not overflow.", _far, needs=("context", "total")),
         has_gradient(lambda draw: [_tiles(draw)], needs=("context", "total", "maximum")),
         leaves_inputs(lambda draw: [_tiles(draw)]),

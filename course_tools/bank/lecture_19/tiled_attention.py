@@ -65,6 +65,40 @@ def computes_all_weights(q, k, v, mask=None, tile=64):
     return ContextOnly(scaled_dot_product_attention(q, k, v, mask).context)
 
 
+@wrong.detail
+def ignores_the_tile(q, k, v, mask=None, tile=64):
+    """Your result is right, but your tiles always have 64 keys, whatever `tile` is. It says how many keys a tile has, and so
+    how much memory is taken: use it in the loop and in the slices."""
+    return ContextOnly(reduce(merge, _parts(q, k, v, mask, 64)).context)
+
+
+@wrong.detail
+def gives_each_tile_the_whole_mask(q, k, v, mask=None, tile=64):
+    """You give each tile the whole mask. It has a column for each key, and a tile needs the columns of its own: `mask[...,
+    start : start + tile]`."""
+    parts = [partial_attention(q, k[..., at, :], v[..., at, :], mask) for at in _slices(k.shape[-2], tile)]
+    return ContextOnly(reduce(merge, parts).context)
+
+
+@wrong.detail
+def cuts_the_rows_of_the_mask(q, k, v, mask=None, tile=64):
+    """You cut the rows of the mask. They belong to the queries, and a tile has all of them: its keys are the columns, the last
+    axis."""
+    parts = [
+        partial_attention(q, k[..., at, :], v[..., at, :], None if mask is None else mask[..., at, :])
+        for at in _slices(k.shape[-2], tile)
+    ]
+    return ContextOnly(reduce(merge, parts).context)
+
+
+@wrong.detail
+def cuts_the_first_axis(q, k, v, mask=None, tile=64):
+    """You cut the first axis of k and v. With a batch in front it holds the sequences: the keys are the last axis but one,
+    `k[..., start : start + tile, :]`."""
+    parts = [partial_attention(q, k[at], v[at], None if mask is None else mask[..., at]) for at in _slices(k.shape[-2], tile)]
+    return ContextOnly(reduce(merge, parts).context)
+
+
 @wrong.part
 def stacks_the_tiles(q, k, v, mask=None, tile=64):
     """Your result is right, but you keep the contexts of all tiles before you merge them: that is a row for each query and
@@ -331,10 +365,11 @@ def _alone(draw: Draw) -> list[Call]:
 
 def _long(draw: Draw) -> list[Call]:
     """Large tiles, of which all scores are many times one tile's, with a mask of one row for all queries or none; small tiles,
-    of which all contexts are, too."""
+    of which all contexts are, too. In the first, only a tile of more keys than asked for takes much."""
     q, k, v = draw.normal(1024, 3), draw.normal(1024, 3), draw.normal(1024, 1)
     small = draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, 7), None, 4
-    return [small, (q, k, v, None, 64), (q, k, v, draw.mask(1, 1024), 64)]
+    few = draw.normal(384, 3), draw.normal(64, 3), draw.normal(64, 1), None, 8
+    return [few, small, (q, k, v, None, 64), (q, k, v, draw.mask(1, 1024), 64)]
 
 
 exercise = Exercise(
@@ -368,7 +403,7 @@ exercise = Exercise(
             _long,
             AtMost(4.0, "held"),
             points=2,
-            needs=("one tile",),
+            needs=("mask",),
         ),
         has_gradient(lambda draw: [_inputs(draw), _inputs(draw, masked=True)], needs=("mask",)),
         leaves_inputs(lambda draw: [_inputs(draw, masked=True)]),
