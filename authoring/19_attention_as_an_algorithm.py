@@ -556,7 +556,7 @@ claim(
 # - **The best predictor is not the best draft.** The table of Kneser and Ney predicts *the text* far better than our network,
 #   1.69 bits, and yields no more characters a call. What counts is $\sum \min(p, q)$, how much its law has in common with the model's.
 # - **Copying gives a little, for nothing.** Where an answer repeats its prompt, as edited code does, try it first.
-# - **Cool the draft, too.** A warm one proposes what the model has become too decided to accept.
+# - **Cool the draft, too.**
 # - **Calls are not seconds.** The draft must be cheap, and a call that judges five tokens must cost little more than a call for
 #   one. Ours satisfy neither: the table is asked in Python, and without a cache each call reads the whole text again. On an
 #   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once.
