@@ -257,21 +257,36 @@ claim("18.gate", hot=hot_gate, once=once_gate)
 # Forgetting helps hot keys: most questions about them are now answered. The others gain little or nothing; in the recorded study of
 # section 5 they read 0.89 under the sum and 0.88 under the gate.
 #
-# **Predict.** A hot key is rewritten every five writes or so, and its old values must have faded by then. What if the gate were
-# closed further, so that they fade in time?
+# **Predict.** A hot key is rewritten every five writes or so, and its old values should have faded by then. What if the trained gate
+# were closed further, so that they fade in time?
 #
 # <details><summary>A. Both kinds of keys are answered better: less is left that disturbs.</summary>
 #
 # Less of everything is left, also of what is asked for.</details>
 # <details><summary>B. Keys that were written once, long ago, are lost.</summary>
 #
-# Yes. They must survive up to 63 writes, and hot keys must fade within five. One factor for both is too slow for the one and too
-# fast for the other.</details>
+# Yes. They must survive up to 63 writes, and the old values of a hot key should be gone after five. One factor for both is a
+# compromise.</details>
 # <details><summary>C. Nothing: the gate can be another one at each write.</summary>
 #
 # It can, but it multiplies the whole memory. At a write, it cannot fade one key and keep another.</details>
 
+# %% [markdown] tags=["try-it"]
+# Shift the bias of the trained gate: by −1, a gate of 0.94 becomes one of 0.85.
+#
+# **Try it.** Look for a shift under which both kinds are answered as well as in the best line of each.
+
+# %% tags=["try-it"]
+bias = forgets.gate.bias.detach().clone()
+for shift in (1.0, 0.0, -0.5, -1.0, -1.5):
+    forgets.gate.bias.data = bias + shift
+    hot, once = shares_right(forgets)
+    print(f"shift {shift:+.1f}: hot keys {hot:.2f}, keys written once {once:.2f}")
+forgets.gate.bias.data = bias
+
 # %% [markdown]
+# **What a gate gains on the one kind it loses on the other.** No shift is good at both.
+#
 # ## 4 Correct
 #
 # What we want is not to forget *everything a little*, but to remove *one thing wholly*: the old value of the key that is now
@@ -326,7 +341,14 @@ figures.draw_correction()
 # | `q`, `k`, `v` | (…, d_k), (…, d_k) of length 1, (…, d_v) |
 # | `beta`, `log_decay` | (…): one for each head; `log_decay` may be None, then nothing fades |
 # | returned | context (…, d_v), and the new S |
-#
+
+# %% exercise="18.3" difficulty="●●○" minutes=8
+from course_lib.attention import delta_rule_step
+
+# %% tags=["nbval-check-output"]
+delta_rule_step = check("18.3", delta_rule_step)
+
+# %% [markdown]
 # **Bug hunt.** The memory of this version is right after every write, and yet one of its two results is not. Find the reason before
 # you run the check.
 
@@ -337,15 +359,6 @@ from course_tools.bank.lecture_18.delta_rule_step import (
 
 # %% tags=["nbval-check-output"]
 suspect = check("18.3", suspect)
-
-# %% [markdown]
-# Now write your own.
-
-# %% exercise="18.3" difficulty="●●○" minutes=8
-from course_lib.attention import delta_rule_step
-
-# %% tags=["nbval-check-output"]
-delta_rule_step = check("18.3", delta_rule_step)
 
 # %% [markdown]
 # Your step beside one step of gradient descent, whose gradient autograd computes:
@@ -375,7 +388,8 @@ torch.testing.assert_close(corrected, S.detach() - beta * gradient)
 # %% [markdown] tags=["try-it"]
 # Three memories of four keys, A to D: each row of a state belongs to a key, each column to a value.
 #
-# **Try it.** Set the gate to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change.
+# **Try it.** Set the gate to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change. Then train
+# it: the rule below runs your step 64 times, and β comes from the same gate.
 
 # %% tags=["cover", "try-it"]
 one, few = torch.tensor(1.0), torch.tensor([0.7]).log()
@@ -386,9 +400,6 @@ figures.show_states(
         "delta rule": lambda S, k, v: delta_rule_step(S, k, k, v, one)[1],
     }
 )
-
-# %% [markdown]
-# Now train it. The rule runs your step 64 times, and β comes from the same gate.
 
 
 # %%
@@ -413,25 +424,10 @@ claim("18.delta", hot=hot_delta, once=once_delta)
 # Hot keys are answered almost always, and keys that were written once better than under the gate: nothing fades, and what is lost was disturbed by corrections of similar keys. The memory has as many numbers as that of the sum, and the model as many parameters.
 #
 # ## 5 Which memory for which data?
-
-# %% [markdown] tags=["predict"]
-# **Predict.** In other data, 32 keys are written *twice* each, so that none is hot. What becomes of the gate?
 #
-# <details><summary>A. It does better, since what is old has mostly been replaced.</summary>
-#
-# Yes. The first half of the writes consists mostly of values that are written again. Age now tells what may go, and age is all that
-# a gate goes by.</details>
-# <details><summary>B. It does as badly as on hot keys: it still fades the whole memory.</summary>
-#
-# But what does it lose by that? Ask which of the writes are still needed at the end, the early or the late ones.</details>
-# <details><summary>C. It does worse, since there are more keys.</summary>
-#
-# There are, and that hurts every memory of 16 dimensions. But more of what fades may fade.</details>
-
-# %% [markdown]
-# The recorded study lets more rivals compete: a gate for each channel, the delta rule with a gate, and softmax attention with a learned
-# preference for what is recent. The softmax keeps all 64 keys and values, eight times as many numbers as the memories. On hot keys, the
-# two gates without a delta rule get three times as many updates as the others; on the right, all rules get 3,600.
+# The recorded study lets more rivals compete on hot keys: a gate for each channel, the delta rule with a gate, and softmax attention with a
+# learned preference for what is recent. The softmax keeps all 64 keys and values, eight times as many numbers as the memories. The
+# two gates without a delta rule get three times as many updates as the others, and are still improving then.
 
 # %% tags=["nbval-check-output"]
 study = show_study("18_rewriting")
@@ -443,32 +439,14 @@ claim(
     channels=of["hot keys: gate per channel"],
     softmax=of["hot keys: softmax, growing cache"],
 )
-claim(
-    "18.twice",
-    delta=of["every key twice: delta rule"],
-    gate=of["every key twice: gate"],
-    channels=of["every key twice: gate per channel"],
-    both=of["every key twice: delta rule with gate"],
-)
-claim(
-    "18.once",
-    delta=of["every key once: delta rule"],
-    sum=of["every key once: sum"],
-    channels=of["every key once: gate per channel"],
-)
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # - **On hot keys the delta rule leads these memories**, after a third of the updates. (In each run the learning rate falls to
 #   0: compare only the ends of the curves.) A gate for each channel comes closest: it can learn to fade only
 #   the rows that its key uses, which corrects keys that have rows of their own. With 32 keys and 16 rows they have not.
-# - **Where 32 keys are rewritten alike in 16 rows, the gate for the head ends highest.** There, what is old is mostly outdated, so
-#   forgetting costs little. The delta rule corrects one key at a time, and 32 keys cannot all be orthogonal in 16 dimensions: each
-#   correction disturbs others.
-#   As trained here, a gate beside the delta rule does not help.
-# - **Where every key is written once, the sum, the gate for each channel and the delta rule tie**, near the ceiling. There is nothing to forget and hardly anything to correct.
+# - A gate beside the delta rule adds nothing: nothing has to be forgotten but what is corrected.
 # - **Softmax attention beats every memory on hot keys**, with a cache eight times as large.
-
-# %% [markdown] tags=["predict"]
+#
 # **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own. A gate for each row can
 # then fade one key alone.
 #
@@ -502,6 +480,39 @@ claim(
 # **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few. Both
 # rules had as many updates, and their rates and first gates were chosen in the same way. Of 16 rows each serves many keys, which a gate
 # fades together; rows of four numbers are short for 16 values.
+
+# %% [markdown] tags=["predict"]
+# **When the subject changes.** Now 48 writes go to twelve keys, and one of them, at a random place, is a *marker*: what was written before it
+# no longer counts. A question about a key that has not been written since must be answered "none".
+#
+# **Predict.** Which memory of 16 × 16 numbers answers best?
+#
+# <details><summary>A. The delta rule: it removes old values wholly.</summary>
+#
+# Those of one key, the one that is written. At the marker, all twelve keys would have to be corrected.</details>
+# <details><summary>B. A gate for the head: it can close at the marker.</summary>
+#
+# It can, and then the memory is empty. But after the marker keys are rewritten again, and must be told from those that are not.</details>
+# <details><summary>C. The delta rule with a gate.</summary>
+#
+# Yes. The gate closes at the marker and is open elsewhere; every other write is corrected.</details>
+
+# %% tags=["nbval-check-output"]
+source(rewritten_keys.new_subject)
+subjects = show_study("18_subjects")
+of = {name: subjects.scores(name, "accuracy") for name in subjects.names}
+claim(
+    "18.subject",
+    both=of["delta rule with gate"],
+    gate=of["gate"],
+    rows=of["gate per row"],
+    delta=of["delta rule"],
+)
+
+# %% [markdown]
+# **Here each rule does what the other cannot.** The delta rule errs most on what is gone: it removes one key at a time. The gate errs most on
+# what is kept: it fades everything alike. Together they do both. On hot keys, where nothing tells when to forget, the same gate added
+# nothing. (Softmax attention is ahead again, with a cache six times as large.)
 #
 # ## 6 See it
 
@@ -574,7 +585,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # | --- | --- |
 # | 1 | explains in one sentence what each of the two rules does to a value that is written again |
 # | 1 | names data on which the delta rule leads, with a number |
-# | 1 | names data on which it does not, with a number |
+# | 1 | names data on which it is not enough, with a number |
 # | 1 | compares at equal state, and mentions the price: as written here, one step after the other |
 # | 1 | is clear and short |
 #
@@ -588,8 +599,8 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # - **Correcting.** Schlag et al. (2021) found that linear attention is a network that programs the weights of another, an idea of Schmidhuber (1992), and gave it the delta
 #   rule. It seemed to need a loop over all positions, until Yang et al. (2024b) wrote a whole chunk of it as products of
 #   matrices and one triangular system: only then could DeltaNet be trained at scale.
-# - **Both.** Gated DeltaNet (Yang et al. 2025) is your function, in a layer with a short convolution and an output gate. Our data do not
-#   show why both: where the subject of a text changes, a gate can empty the memory at once, while the delta rule corrects one key. Qwen3-Next (2025) uses it in three of four layers. **Kimi Linear**
+# - **Both.** Gated DeltaNet (Yang et al. 2025) is your function, in a layer with a short convolution and an output gate. Qwen3-Next
+#   (2025) uses it in three of four layers. **Kimi Linear**
 #   (2025) has a gate for each channel in front of the delta rule, also in three of four layers, and RWKV-7 (2025) lets the removed and the written
 #   key differ.
 # - **Hybrids.** Qwen3-Next and Kimi Linear keep softmax attention in every fourth layer. A text may hold more than any state of fixed size;

@@ -33,8 +33,12 @@ def draw_correction(keep: float = 1.0, beta: float = 1.0, value: float = 5.0) ->
     ax.plot(*line.T, color="0.6", linestyle="--", linewidth=1.2, label=f"memories that read {value:g} with $k_2$")
     ax.annotate("", k.tolist(), (0, 0), arrowprops={"arrowstyle": "-|>", "color": "0.55", "linewidth": 1.4})
     ax.text(*(k + torch.tensor([-0.35, 0.1])), "$k_2$", fontsize=10, color="0.35")
-    for end, colour, width in ((added, SUM, 4.0), (corrected, DELTA, 1.6)):
-        ax.annotate("", end.tolist(), S.tolist(), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": width})
+    for end, colour, beside in (
+        (added, SUM, -0.07 * across),
+        (corrected, DELTA, 0.07 * across),
+    ):  # on one line: drawn side by side
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.8}
+        ax.annotate("", (end + beside).tolist(), (S + beside).tolist(), arrowprops=arrow)
     for point, colour, marker, name in (
         (S, OLD, "o", f"before: ({S[0]:.2f}, {S[1]:.2f})"),
         (added, SUM, "s", f"sum: ({added[0]:.2f}, {added[1]:.2f})"),

@@ -38,6 +38,24 @@ def every_key_once(n: int, generator: torch.Generator) -> Writes:
     return _written(torch.arange(20), _some(n, 20, generator), generator)
 
 
+def new_subject(n: int, generator: torch.Generator) -> Writes:
+    """Draw n sequences of 48 writes to twelve keys, new in each sequence; one write, the 21st to the 44th, is a marker instead.
+
+    The marker is the last key with the last value. It makes void what was written before: eight of the twelve keys are asked
+    for, and wanted is the newest value since the marker, or the last value, "none".
+    """
+    T, n_slots, marker, none = 48, 12, N_KEYS - 1, N_VALUES - 1
+    key_of = torch.rand(n, marker, generator=generator).argsort(1)
+    keys = key_of.gather(1, torch.randint(n_slots, (n, T), generator=generator))
+    values = torch.randint(none, (n, T), generator=generator)
+    asked = key_of.gather(1, _some(n, n_slots, generator))
+    at = torch.randint(20, 44, (n, 1), generator=generator)
+    keys, values = keys.scatter(1, at, marker), values.scatter(1, at, none)
+    since = (keys[:, None] == asked[..., None]) & (torch.arange(T) > at)[:, None]  # (n, 8, T)
+    newest = values.gather(1, (since * torch.arange(1, T + 1)).argmax(-1))
+    return Writes(keys, values, asked, torch.where(since.any(-1), newest, none))
+
+
 def _some(n: int, among: int, generator: torch.Generator) -> Tensor:
     return torch.rand(n, among, generator=generator).argsort(1)[:, :N_ASKED]
 

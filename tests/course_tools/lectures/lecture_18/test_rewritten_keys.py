@@ -5,7 +5,14 @@ from collections import Counter
 import pytest
 import torch
 
-from course_tools.lectures.lecture_18.rewritten_keys import every_key_once, every_key_twice, hot_keys
+from course_tools.lectures.lecture_18.rewritten_keys import (
+    N_KEYS,
+    N_VALUES,
+    every_key_once,
+    every_key_twice,
+    hot_keys,
+    new_subject,
+)
 
 KINDS = {hot_keys: {1: 16, 12: 4}, every_key_twice: {2: 32}, every_key_once: {1: 20}}
 
@@ -30,3 +37,19 @@ def test_the_first_questions_ask_for_hot_keys_which_are_new_in_each_sequence():
     hot = writes.asked[:, :4]
     assert ((writes.keys[:, None] == hot[..., None]).sum(-1) == 12).all()
     assert len(hot.unique()) > 20
+
+
+def test_what_was_written_before_the_marker_is_void():
+    marker, none, void = N_KEYS - 1, N_VALUES - 1, 0
+    writes = new_subject(23, torch.Generator().manual_seed(3))
+    for keys, values, asked, wanted in zip(*(x.tolist() for x in writes), strict=True):
+        at = keys.index(marker)
+        assert keys.count(marker) == values.count(none) == 1
+        assert values[at] == none
+        assert 20 <= at < 44
+        newest = dict(zip(keys[at + 1 :], values[at + 1 :], strict=True))
+        assert [newest.get(key, none) for key in asked] == wanted
+        assert len(set(asked)) == 8
+        assert len(set(keys)) <= 13
+        void += wanted.count(none)
+    assert 0 < void < 23 * 8
