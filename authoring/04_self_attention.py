@@ -625,6 +625,7 @@ print("largest difference:", (shuffled - plain[:, shuffle]).abs().max().item())
 # **Explore.** The attention microscope runs small trained transformers inside the page. The first one reverses a word, without
 # the place from the back: two layers find the end of the word. The others continue a text and classify a digit. Switch off the
 # scale, the mask, the positions or a head, compare with a model that was trained without that part, and explain the difference.
+# In a notebook that was opened again it may be a still picture: run the cell once more.
 
 # %% tags=["interactive"]
 microscope()
