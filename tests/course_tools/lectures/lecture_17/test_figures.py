@@ -27,9 +27,10 @@ def test_a_second_layer_adds_one_window_less_the_token_itself(capsys):
     assert "the last token reaches 5 through one layer, 9 through two" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("trained", "inside"), [(64, 55.5), (32, 23.5)])
+@pytest.mark.parametrize(
+    ("trained", "inside"), [(64, "55.50 at the positions 48 to 63"), (32, "23.50 at the positions 16 to 31")]
+)
 def test_a_block_is_the_mean_of_its_positions(capsys, trained, inside):
     figures.show_bits_by_position({"as trained": torch.arange(1.0, 256)}, trained, {"a rival": 2.0})
-    assert (
-        f"as trained {inside:.2f} at the end of the trained length, 247.50 at the end; a rival 2.00." in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert f"as trained {inside}, 247.50 at the positions 240 to 255; a rival 2.00." in said
