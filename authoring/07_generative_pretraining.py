@@ -177,7 +177,7 @@ class GPT(nn.Module):
         )
         self.norm = nn.LayerNorm(d_model)
         for table in (self.tokens, self.positions):
-            nn.init.normal_(table.weight, std=0.05)
+            nn.init.normal_(table.weight, std=(3 * d_model) ** -0.5)
 
     def embed(self, tokens):
         return self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
@@ -188,9 +188,9 @@ class GPT(nn.Module):
 
 
 # %% [markdown] tags=["try-it"]
-# **Two tests find most mistakes before any training.** The first loss is hardly above that of a uniform guess, ln 8 = 2.08 nats
-# among eight letters, because small embeddings make small logits (GPT-2's have a standard deviation of 0.02). And a change of the last token changes no earlier logits. Try it: write
-# `triu(2)` instead of `triu(1)` above, run both cells again, and see which test notices.
+# **Two tests find most mistakes before any training.** The first loss is not far above that of a uniform guess, ln 8 = 2.08 nats
+# among eight letters; below it, or at twice as much, something is wrong. And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above,
+# run both cells again, and see which test notices.
 
 # %% tags=["try-it"]
 torch.manual_seed(0)
@@ -273,7 +273,9 @@ class KnowsPrevious(GPT):
     def __init__(self, n_tokens, T_max, **sizes):
         super().__init__(n_tokens, T_max, **sizes)
         self.previous = nn.Embedding(n_tokens + 1, self.tokens.embedding_dim)
-        nn.init.normal_(self.previous.weight, std=0.05)
+        nn.init.normal_(
+            self.previous.weight, std=(3 * self.tokens.embedding_dim) ** -0.5
+        )
 
     def embed(self, tokens):
         before = F.pad(tokens[:, :-1], (1, 0), value=len(self.tokens.weight))
