@@ -392,9 +392,9 @@ causal, local = (
 )
 claim("06.l", causal=causal, local=local)
 
-# %% [markdown]
-# Four hundred updates are not always enough: with `torch.manual_seed(0)` in the training above, the columns learn to halt before
-# they have learned to add. The table holds the recorded study `06_direction`: the same model, with other initial weights, under
+# %% [markdown] tags=["try-it"]
+# **Try it.** Put `torch.manual_seed(0)` into the training above. Four hundred updates are not always enough: the columns then learn
+# to halt before they have learned to add. The table holds the recorded study `06_direction`: the same model, with other initial weights, under
 # all four masks, three trainings each.
 
 # %% tags=["nbval-check-output"]

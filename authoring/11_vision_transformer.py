@@ -386,7 +386,7 @@ replies = answered(vit, unseen.images)
 
 
 def draw_map(number=2):
-    """Show an unseen map, which cells look at its pin, where the class token looks, and the answer."""
+    """Show an unseen map, who looks at its pin, and the answer."""
     grids = {
         "layer 1: each cell to the pin": to_pin[number],
         "layer 2: class token to each": of_class[number],
