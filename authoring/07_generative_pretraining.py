@@ -315,9 +315,8 @@ layers = [block.weights.cpu() for block in gpt.blocks]  # (B, h, T, T) each
 one_text = [weights[0, :, :16, :16] for weights in layers]
 orders.show_induction_heads(one_text, task.test.tokens[0, :16])
 
-# %% [markdown] tags=["try-it"]
-# Weights alone prove no cause. So erase one head at a time, by setting its columns of `W_o` to 0. Which of the eight will be missed?
-# Say it before you run the cell.
+# %% [markdown]
+# Weights alone prove no cause. So erase one head at a time, by setting its columns of `W_o` to 0.
 
 
 # %% tags=["nbval-check-output"]

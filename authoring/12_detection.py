@@ -203,9 +203,9 @@ claim(
     kept=experiments.ap50(kept, unseen),
 )
 
-# %% [markdown] tags=["try-it"]
+# %% [markdown]
 # There are about two boxes for each creature, and NMS makes it worse: with the duplicates it removes neighbours. (The scene is the
-# first with two close creatures. Try it with a threshold of 0.7.) To say each creature *once*, exactly one query must be trained to say it. Which one? To decide, we
+# first with two close creatures.) To say each creature *once*, exactly one query must be trained to say it. Which one? To decide, we
 # have to compare boxes.
 #
 # ## 2 Boxes
