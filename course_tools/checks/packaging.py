@@ -1,8 +1,8 @@
 """Distinguish a right computation in the wrong packaging from a wrong computation.
 
-Wrong packaging is results in another order, of another dtype, as NumPy arrays, lists or Python numbers, with an extra axis of
-size 1, or with one result missing or too many. Such an outcome is repaired, the repaired outcome is judged, and the slip is
-named.
+Wrong packaging is results in another order, of another dtype, as NumPy arrays, lists or Python numbers, in a dict or another
+object, with an extra axis of size 1, or with one result missing or too many. Such an outcome is repaired, the repaired outcome
+is judged, and the slip is named.
 """
 
 import itertools
@@ -101,12 +101,15 @@ def _wrong_order(names: Sequence[str], picks: Sequence[int]) -> str:
 
 
 def _unpacked(expected: Outcome, got: Outcome) -> tuple[tuple[object, ...], str]:
-    """Take the results out of a dict or a nested tuple."""
+    """Take the results out of a dict, a nested tuple, or an object with as many attributes."""
     results, n = got.results, len(expected.results)
     if len(results) == 1 and isinstance(results[0], dict) and len(results[0]) == n:
         return tuple(results[0].values()), "It returns a dict: return only its values, as a tuple."
     if len(results) == 1 and type(results[0]) in (list, tuple) and len(results[0]) == n > 1:
         return tuple(results[0]), "It returns a nested tuple: return the results themselves."
+    held = tuple(getattr(results[0], "__dict__", {}).values()) if len(results) == 1 else ()
+    if len(held) == n > 1 and not isinstance(results[0], Tensor) and any(isinstance(part, Tensor) for part in held):
+        return held, f"It returns an object of type {type(results[0]).__name__}: return what it holds, as a tuple."
     return results, ""
 
 
@@ -126,7 +129,8 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
     if any(pick is not None and pick >= len(given) for pick in picks):
         return got
     if slip:
-        slips[slip] = not isinstance(got.results[0], dict) and ", -" not in slip  # other axes, other weights of the gradients
+        # other axes, other weights of the gradients
+        slips[slip] = type(got.results[0]) in (list, tuple, Tensor) and ", -" not in slip
     results, missing = [], set()
     for i, (want, pick) in enumerate(zip(expected.results, picks, strict=True)):
         if pick is None or (given[pick] is None and isinstance(want, Tensor)):
@@ -135,6 +139,8 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
             results.append(want)
             if pick is not None:
                 slips[f"{expected.names[i]} is None: return it too."] = True
+        elif want is None and None in picks:
+            results.append(given[pick])
         else:
             result, slip = _converted(expected.names[i], want, given[pick])
             results.append(result)
@@ -156,6 +162,8 @@ def _stacked(want: object, parts: Sequence[object]) -> tuple[Tensor | None, str]
 
 def _converted(name: str, want: object, have: object) -> tuple[object, str]:
     """Convert one result to the expected type, kind and shape if this changes no value; return it and the slip in words."""
+    if want is None and isinstance(have, Tensor):
+        return None, f"{name} should be None, but it is a tensor."
     if not isinstance(want, Tensor):
         return _as_python(name, want, have)
     slip = ""

@@ -435,9 +435,10 @@ def _only_returned(findings: tuple[Finding, ...], repaired: Outcome, points: int
 
     A missing result was filled in from the reference, so that laws of the others could be judged.
     """
-    n, earned = len(repaired.results), _earned(findings)
-    most = points * (n - len(repaired.missing)) // n
-    says = f"{n - len(repaired.missing)} of {n} results earns at most {_points(most)}."
+    wanted = {i for i, result in enumerate(repaired.results) if result is not None}
+    n, returned, earned = len(wanted), len(wanted - repaired.missing), _earned(findings)
+    most = points * returned // n
+    says = f"{returned} of {n} results earns at most {_points(most)}."
     return (*findings, Finding("results", says, "adjusts", most - earned)) if most < earned else findings
 
 

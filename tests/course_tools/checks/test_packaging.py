@@ -1,9 +1,11 @@
 """Points follow severity: a slip of packaging costs little and is named; an answer that ignores its inputs earns nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from course_lib.attention import attend, scaled_dot_product_attention
+from course_lib.attention import attend, scaled_dot_product_attention, tiled_attention
 from course_lib.primitives import causal_mask, lstm_step, rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks.comparisons import relative_error
@@ -26,12 +28,13 @@ def in_a_list(results):
         (lambda r: tuple(t.detach().numpy() for t in r), "context should be a tensor, but it is a NumPy array."),
         (lambda r: tuple(t.detach().tolist() for t in r), "context should be a tensor, but it is a list."),
         (lambda r: r._asdict(), "It returns a dict: return only its values"),
+        (lambda r: SimpleNamespace(**r._asdict()), "It returns an object of type SimpleNamespace: return what it holds"),
         (lambda r: (tuple(r),), "It returns a nested tuple"),
         (lambda r: tuple(t.half() for t in r), "context is correct up to rounding: it is torch.float16"),
         (lambda r: tuple(t.double() for t in r), "context is float64: return float32"),
         (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
     ],
-    ids=["third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "double", "extra axis"],
+    ids=["third", "between", "swapped", "numpy", "lists", "dict", "object", "nested", "half", "double", "extra axis"],
 )
 def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     found = verdict("04.1", lambda *inputs: package(CORRECT(*inputs)))
@@ -46,6 +49,19 @@ def test_one_of_two_results_earns_at_most_half_and_the_missing_one_is_named(kept
     assert found.max_points / 3 <= found.points <= found.max_points / 2
     assert f"One result is missing: return {lost} too." in found.message
     assert "1 of 2 results earns at most 7 points." in found.message
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        (lambda r: r.context, "One result is missing: return weights too, which is None."),
+        (lambda r: (r.context, r.context), "weights should be None, but it is a tensor."),
+    ],
+)
+def test_a_result_that_is_to_be_none_counts_little(package, words):
+    found = verdict("19.2", lambda *inputs: package(tiled_attention(*inputs)))
+    assert found.max_points - 2 <= found.points < found.max_points
+    assert words in found.message
 
 
 def test_a_result_that_is_none_is_a_missing_one():
