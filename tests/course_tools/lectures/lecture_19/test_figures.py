@@ -12,10 +12,10 @@ def test_the_tiles_of_the_worked_example(capsys):
     assert "the terms are 0.17, 0.33, 1" in said
 
 
-def test_tokens_per_call_by_hand(capsys):
+def test_tokens_per_call_and_speed_up_by_hand(capsys):
     assert figures.per_call(0.5, 2) == 1.75
-    figures.draw_per_call(0.5, 2)
-    assert "2 drafted tokens give 1.75" in capsys.readouterr().out
+    figures.draw_speed_up(0.5, 0.25, 2)  # 1.75 / 1.5; one draft: 1.5 / 1.25
+    assert "2 give 1.17; the best number up to 12 is 1, with 1.20" in capsys.readouterr().out
 
 
 def test_a_text_of_two_authors(capsys):
