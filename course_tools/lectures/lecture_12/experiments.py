@@ -13,7 +13,7 @@ from course_lib.metrics import find_hits, mean_average_precision
 from course_lib.primitives import iou, to_corners
 from course_tools.notebook.device import device
 
-THRESHOLDS = (0.5, 0.6, 0.7, 0.8)
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Thresholds of suppression, of which a rival gets the best."""
 
 
@@ -44,9 +44,10 @@ def ap50(found: Detections, made: Scenes) -> float:
     return float(mean_average_precision(found.p, found.corners, made.classes, to_corners(made.boxes)))
 
 
-def ap75(found: Detections, made: Scenes) -> float:
-    """Measure the average precision at IoU 0.75, for which a box must fit well, averaged over the classes."""
-    return float(mean_average_precision(found.p, found.corners, made.classes, to_corners(made.boxes), 0.75))
+def ap(found: Detections, made: Scenes) -> float:
+    """Measure the average precision as on COCO: the mean over overlaps of 0.5, 0.55 … 0.95."""
+    corners, overlaps = to_corners(made.boxes), [0.5 + 0.05 * i for i in range(10)]
+    return sum(float(mean_average_precision(*found, made.classes, corners, each)) for each in overlaps) / len(overlaps)
 
 
 def boxes_per_object(found: Detections, made: Scenes) -> float:
@@ -140,7 +141,7 @@ def best_fit(found: Detections, made: Scenes, candidates: Tensor, least: float =
     Args:
         found: the detections.
         made: the scenes.
-        candidates: numbers of the scenes to choose from, (n,); each has as many boxes as objects.
+        candidates: numbers of the scenes to choose from, (n,); each has as many boxes as objects. None: the first close pair.
         least: the confidence above which a box counts.
     """
 
@@ -149,7 +150,7 @@ def best_fit(found: Detections, made: Scenes, candidates: Tensor, least: float =
         fits = iou(to_corners(made.boxes[number, made.classes[number] >= 0]), corners).cpu()
         return float(fits[linear_sum_assignment(-fits.numpy())].min())
 
-    return max(candidates.tolist(), key=worst)
+    return max(candidates.tolist(), key=worst, default=first_close_pair(made))
 
 
 class ToldApart(NamedTuple):

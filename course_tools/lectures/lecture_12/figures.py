@@ -86,11 +86,12 @@ def show_reading(made: Scenes, number: int, found: Detections, weights: Tensor, 
     Args:
         made: scenes.
         number: of the scene.
-        found: detections in all scenes; the two above the threshold that overlap most are shown; there must be two.
+        found: detections in all scenes; the two above the threshold that overlap most are shown, or the two most confident.
         weights: (N, N) of this scene, of each query (rows) over the cells of a square map.
         threshold: the least confidence of a box.
     """
-    sure = (found.confidence[number] > threshold).nonzero()[:, 0]
+    confidence = found.confidence[number]
+    sure = confidence.topk(max(2, int((confidence > threshold).sum()))).indices.sort().values
     overlaps = iou(found.corners[number, sure], found.corners[number, sure]).triu(1)
     two = sure[torch.stack(torch.unravel_index(overlaps.argmax(), overlaps.shape))]
     side = round(weights.shape[-1] ** 0.5)

@@ -12,14 +12,14 @@ from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
 from course_lib.primitives import giou, iou, to_corners
 from course_tools.lectures.lecture_12.crowds import N_KINDS, SIDE
 
-CELLS, WIDTH = 8, 64
+CELLS, WIDTH = 4, 64
 """Cells in a row of the map of features, each with one query; features of a cell."""
 NO_OBJECT = 0.5
 """Weight of a query without an object in the loss of the classes."""
 
 
 def cell_centres() -> Tensor:
-    """Return the centres of the cells, row by row, as fractions of the image (64, 2): x, y."""
+    """Return the centres of the cells, row by row, as fractions of the image (16, 2): x, y."""
     at = (torch.arange(CELLS) + 0.5) / CELLS
     return torch.cartesian_prod(at, at).flip(-1)
 
@@ -38,7 +38,7 @@ class CrowdDetector(nn.Module):
     def __init__(self, alone: bool = False) -> None:
         """Set up backbone, one decoder layer and two heads."""
         super().__init__()
-        self.backbone = ConvNet(3, widths=(32, 64, WIDTH), strides=(2, 2, 1))
+        self.backbone = ConvNet(3, widths=(32, 48, WIDTH), strides=(2, 2, 2))
         self.decoder = ObjectBlock(Sizes(WIDTH, 4, 2 * WIDTH, 1), fused_scaled_dot_product_attention)
         if alone:
             self.decoder.mixer = Alone()
@@ -46,11 +46,12 @@ class CrowdDetector(nn.Module):
         self.box = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
         self.register_buffer("references", torch.cat([cell_centres(), torch.full((CELLS**2, 2), 0.36)], 1).logit())
         self.register_buffer("positions", sinusoidal_positions_2d(CELLS, CELLS, WIDTH))
+        self.queries = nn.Parameter(self.positions.clone())
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (B, 64, 3) and boxes (B, 64, 4) of images (B, 3, 32, 32)."""
+        """Return logits (B, 16, 3) and boxes (B, 16, 4) of images (B, 3, 32, 32)."""
         cells = self.backbone(2 * images - 1).flatten(2).mT
-        x = self.decoder(cells, self.positions, cells, self.positions)
+        x = self.decoder(cells, self.queries, cells, self.positions)
         return self.classify(x), (self.box(x) + self.references).sigmoid()
 
 
@@ -73,14 +74,24 @@ def nearest_place(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
     return one_to_one(model, batch, lambda cost, classes: match(far, classes))
 
 
+def larger_first(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    """Compute the set loss as `nearest_place`; of two creatures at one place, the larger takes the nearest cell.
+
+    A distance counts in proportion to the area: so a rule that can be seen decides between them.
+    """
+    centres, areas = batch[2][..., :2], batch[2][..., 2:].prod(-1)
+    far = (cell_centres().to(centres)[None, :, None] - centres[:, None]).norm(dim=-1) * areas[:, None]
+    return one_to_one(model, batch, lambda cost, classes: match(far, classes))
+
+
 def one_to_many(model: nn.Module, batch: tuple[Tensor, ...], reach: float = 0.6) -> Tensor:
     """Compute the loss of a detector before DETR: *every* cell in the middle of an object is trained to predict it.
 
-    Of objects that cover a cell, it predicts the one whose centre is nearest. Each object has at least the cell nearest to its
-    centre. The parts of the loss and their weights are those of the set loss.
+    Of objects that cover a cell, it predicts the one to whose middle it is nearest, relative to the size. Each object has at
+    least one cell, that of `larger_first`. The parts of the loss and their weights are those of the set loss.
 
     Args:
-        model: images → logits (B, 64, n_classes + 1) and boxes (B, 64, 4).
+        model: images → logits (B, 16, n_classes + 1) and boxes (B, 16, 4).
         batch: images, classes (B, M) and boxes (B, M, 4).
         reach: the middle is this share of the box's sides.
     """
@@ -88,10 +99,10 @@ def one_to_many(model: nn.Module, batch: tuple[Tensor, ...], reach: float = 0.6)
     logits, found = model(images)
     offset = (cell_centres().to(boxes)[None, :, None] - boxes[:, None, :, :2]).abs()
     apart = (2 * offset / boxes[:, None, :, 2:].clamp(min=1e-6)).amax(-1)
-    apart = torch.where((classes >= 0)[:, None], apart, torch.inf)  # (B, 64, M)
+    apart = torch.where((classes >= 0)[:, None], apart, torch.inf)  # (B, 16, M)
     least, which = apart.min(-1)
     b, m = (classes >= 0).nonzero(as_tuple=True)
-    nearest = apart.argmin(1)[b, m]
+    nearest = match(offset.norm(dim=-1) * boxes[:, None, :, 2:].prod(-1), classes)[b, m]
     which[b, nearest] = m
     inside = least < reach
     inside[b, nearest] = True

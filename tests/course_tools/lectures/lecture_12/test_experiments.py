@@ -7,6 +7,7 @@ from course_lib.datasets import Scenes
 from course_lib.primitives import to_corners
 from course_tools.lectures.lecture_12.experiments import (
     Detections,
+    ap,
     ap50,
     best_fit,
     boxes_per_object,
@@ -42,12 +43,21 @@ def test_the_truth_has_an_average_precision_of_one_and_one_box_for_each_object()
     assert boxes_per_object(twice, made) == 2.0
 
 
+def test_a_box_that_overlaps_by_two_thirds_counts_at_four_of_ten_overlaps():
+    """The found box has the height of the object and 0.68 of its width: a hit at 0.5, 0.55, 0.6 and 0.65."""
+    boxes = torch.tensor([[[0.5, 0.5, 0.4, 0.4]]])
+    made = Scenes(torch.zeros(1, 3, 8, 8), torch.tensor([[0]]), boxes)
+    narrow = Detections(torch.tensor([[[0.9]]]), to_corners(boxes * torch.tensor([1, 1, 0.68, 1])))
+    assert ap(narrow, made) == pytest.approx(0.4)
+    assert ap(narrow._replace(corners=to_corners(boxes)), made) == 1.0
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_detections_are_probabilities_and_corners_of_each_query(training):
     torch.manual_seed(0)
     model = CrowdDetector().train(training)
     found = detect(model, torch.rand(2, 3, 32, 32))
-    assert (found.p.shape, found.corners.shape) == ((2, 64, 2), (2, 64, 4))
+    assert (found.p.shape, found.corners.shape) == ((2, 16, 2), (2, 16, 4))
     assert (found.confidence < 1).all()
     assert (found.corners[..., 2:] >= found.corners[..., :2]).all()
     assert model.training == training
@@ -83,3 +93,4 @@ def test_neighbours_are_told_apart_if_their_boxes_are_nearest_to_different_ones(
     found = Detections(p, torch.stack([both, one, both]))
     assert told_apart(found, made) == (3, 2, 1)
     assert best_fit(found, made, torch.tensor([1, 0])) == 0
+    assert best_fit(found, made, torch.tensor([], dtype=torch.long)) == 0

@@ -10,6 +10,7 @@ from course_tools.lectures.lecture_12.rivals import (
     CrowdDetector,
     OneColour,
     cell_centres,
+    larger_first,
     nearest_place,
     one_to_many,
     one_to_one,
@@ -21,8 +22,8 @@ class Says(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.logits = nn.Parameter(torch.zeros(1, 64, 3))
-        self.boxes = nn.Parameter(torch.cat([cell_centres(), torch.full((64, 2), 0.36)], 1)[None])
+        self.logits = nn.Parameter(torch.zeros(1, 16, 3))
+        self.boxes = nn.Parameter(torch.cat([cell_centres(), torch.full((16, 2), 0.36)], 1)[None])
 
     def forward(self, images):
         return self.logits, self.boxes
@@ -38,22 +39,32 @@ def trained(loss, boxes):
 
 
 def test_every_cell_in_the_middle_of_a_creature_is_trained():
-    """The middle of a box of 0.45 from 0.275 to 0.725 is 0.365 … 0.635: cells 3 and 4 of each axis, 0.4375 and 0.5625."""
-    assert trained(one_to_many, [[0.5, 0.5, 0.45, 0.45]]) == [27, 28, 35, 36]
+    """The middle of a box of 0.45 from 0.275 to 0.725 is 0.365 … 0.635: cells 1 and 2 of each axis, 0.375 and 0.625."""
+    assert trained(one_to_many, [[0.5, 0.5, 0.45, 0.45]]) == [5, 6, 9, 10]
 
 
 def test_a_creature_without_a_cell_in_its_middle_gets_the_nearest():
-    assert trained(one_to_many, [[0.5, 0.45, 0.05, 0.05]]) in ([27], [28])
+    assert trained(one_to_many, [[0.5, 0.4, 0.05, 0.05]]) in ([5], [6])
 
 
 def test_one_cell_is_trained_for_each_creature_by_place_or_by_cost():
     boxes = [[0.45, 0.44, 0.36, 0.36], [0.57, 0.44, 0.36, 0.36]]
-    assert trained(nearest_place, boxes) == [27, 28]
-    assert trained(one_to_one, boxes) == [27, 28]
+    assert trained(nearest_place, boxes) == [5, 6]
+    assert trained(one_to_one, boxes) == [5, 6]
 
 
 def test_two_creatures_at_one_place_get_two_cells():
     assert len(trained(nearest_place, [[0.43, 0.44, 0.36, 0.36], [0.44, 0.44, 0.36, 0.36]])) == 2
+
+
+def test_the_larger_of_two_at_one_place_gets_the_nearest_cell():
+    boxes = [[0.4, 0.42, 0.5, 0.5], [0.4, 0.42, 0.3, 0.3]]
+    for pair in (boxes, boxes[::-1]):
+        model = Says()
+        larger_first(model, (torch.zeros(1, 3, 32, 32), torch.ones(1, 2, dtype=torch.long), torch.tensor([pair]))).backward()
+        widths = model.boxes.grad[0, :, 2]
+        assert widths.nonzero()[:, 0].tolist() == [5, 9]
+        assert widths[5] < 0 < widths[9]
 
 
 def test_queries_that_are_alone_do_not_know_of_each_other():
