@@ -82,9 +82,9 @@ def draw_speed_up(share: float = 0.7, cost: float = 0.05, n_drafts: int = 4) -> 
     best = max(n, key=lambda i: speed_up(share, i))
     show(
         figure,
-        alt=f"How many times as fast a text comes, by the number of drafted tokens, if {share:.2g} of them are accepted and each costs "
-        f"{cost:.2g} of a call: {n_drafts} give {speed_up(share, n_drafts):.2f}; the best number up to 12 is {best}, with "
-        f"{speed_up(share, best):.2f}. The dashed line is the speed without drafts.",
+        alt=f"How many times as fast a text comes, by the number of drafted tokens, if {share:.2g} of them are accepted and "
+        f"each costs {cost:.2g} of a call: {n_drafts} give {speed_up(share, n_drafts):.2f}; the best number up to "
+        f"12 is {best}, with {speed_up(share, best):.2f}. The dashed line is the speed without drafts.",
     )
 
 
