@@ -80,8 +80,13 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
 
 
 def _gives_what_is_there(arrangement: Arrangement, pairs: Sequence[OutcomePair]) -> bool:
-    """Whether every result that is returned is the expected one, so that only the missing one remains to be named."""
+    """Whether every result that is returned is the expected one, so that only the missing one remains to be named.
+
+    A list may have another length for other inputs: then nothing is said of it.
+    """
+    n = len(arrangement.picks)
     both = [(e.results, g.results) for e, g in pairs if e.results is not None and g.results is not None]
+    both = [(want, got) for want, got in both if len(want) == len(got) + 1 == n]
     found = [(want, got[pick]) for e, got in both for want, pick in zip(e, arrangement.picks, strict=True) if pick is not None]
     return all(itertools.starmap(is_close, found))
 
