@@ -138,15 +138,6 @@ def counts_the_sinks_in_the_window(T, size, sinks, device=None):
     return (distance >= 0) & ((distance < size - sinks) | _first(T, sinks, device))
 
 
-@wrong.part
-def keeps_as_many_keys_as_the_window(T, size, sinks, device=None):
-    """Your sinks take their places from the window as soon as it is full, as in a cache of fixed size. Here the window keeps
-    its `size` tokens, and the sinks come in addition."""
-    distance = _distance(T, device)
-    full = torch.arange(T, device=device)[:, None] >= size
-    return (distance >= 0) & ((distance < torch.where(full, size - sinks, size)) | (full & _first(T, sinks, device)))
-
-
 @wrong.detail
 def lengthens_the_window_by_the_sinks(T, size, sinks, device=None):
     """Your window is longer by the number of sinks: `size + sinks` tokens. The sinks come in addition to the last `size`
