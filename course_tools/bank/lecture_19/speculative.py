@@ -102,7 +102,8 @@ def asks_for_every_token(model, draft, prompt, n_tokens, n_drafts=4, probabiliti
 
 @wrong.idea
 def believes_the_draft(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
-    """You keep every drafted token. The calls are few, but the text has the law of the draft: the model has to judge."""
+    """You keep every drafted token, or judge it by the draft's own probabilities: p are the model's, q the draft's. The calls
+    are few, but the text has not the law of the model."""
 
     def judge(tokens, q, p, u):
         return torch.tensor(len(tokens)), torch.multinomial(p[-1], 1)
@@ -220,26 +221,6 @@ def goes_without_the_free_token(
         whole = laws and n == len(laws)
         text, calls = drafted if whole else torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1), calls + 1
     return Speculated(text, calls)
-
-
-@wrong.detail
-def exchanges_model_and_draft(
-    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
-):
-    """You hand `accept` the model's probabilities as q and the draft's as p. The draft proposes, so its are q: `accept(tokens,
-    draft_p, model_p, uniforms)`."""
-
-    def judge(tokens, q, p, u):
-        return (
-            accept(tokens, p[:-1], torch.cat([q, p[-1:]]), u)
-            if (p[:-1].gather(-1, tokens[:, None]) > 0).all()
-            else (
-                torch.tensor(len(tokens)),
-                p[-1].argmax(),
-            )
-        )
-
-    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge)
 
 
 @wrong.detail

@@ -301,7 +301,7 @@ class Counting(nn.Module):
 )
 def test_a_record_of_steps_shows_whether_a_state_grows_and_whether_it_is_a_value(model, held, is_a_value):
     text = torch.arange(10).reshape(2, 5)
-    steps, after_detours, sizes, _ = measure(lambda: model, (), [text], [text]).steps
+    steps, after_detours, sizes, *_ = measure(lambda: model, (), [text], [text]).steps
     assert torch.equal(steps, model(text))
     assert torch.equal(after_detours, steps) is is_a_value
     assert sizes.tolist() == held
@@ -345,7 +345,7 @@ def test_a_record_of_steps_shows_a_state_that_lists_what_was_read(read, start, g
 
     model = SimpleNamespace(start=lambda tokens: start, step=step)
     text = torch.arange(1, 33).reshape(2, 16)
-    _, _, sizes, found = _read(model, text)
+    _, _, sizes, found, *_ = _read(model, text)
     assert (sizes[-1] > sizes[0]) == grows
     assert kept is None or found == kept
 

@@ -190,7 +190,7 @@ T = TypeVar("T", bound=torch.Tensor)
 def general_scores(q: T, k: T, W: Matrix) -> T:
 {RETURN}
 """,
-    "float64 inside": f"{HEAD}\n    return (q.double() @ W.double() @ k.double().mT)\n",
+    "float64 inside": f"{HEAD}\n    return (q.double() @ W.double() @ k.double().mT).to(q.dtype)\n",
     "a view with strides of its own": f"{HEAD}\n    return (k @ W.mT @ q.mT).mT\n",
     "a parameter": f"{HEAD}\n    return torch.einsum('...qd,de,...ke->...qk', q, W, k)[..., :, :]\n",
     "a loop over everything": f"""
