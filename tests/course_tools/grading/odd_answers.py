@@ -7,7 +7,9 @@ MINE = f"def mine(q, k, v, mask=None):\n{BODY}"
 
 ANSWERS = {
     "as it should be": f"{HEAD}\n{BODY}",
-    "float64": f"{HEAD}\n    q, k, v = q.double(), k.double(), v.double()\n{BODY}",
+    "float64 inside": (
+        f"{MINE}\n{HEAD}\n    c, w = mine(q.double(), k.double(), v.double(), mask)\n    return c.to(v.dtype), w.to(v.dtype)"
+    ),
     "views": f"{MINE}\n{HEAD}\n    c, w = mine(q, k, v, mask)\n    return c.mT.clone().mT, w",
     "a list": f"{MINE}\n{HEAD}\n    return list(mine(q, k, v, mask))",
     "noise": f"{HEAD}\n    print('x' * 10**6)\n    import warnings\n    warnings.warn('no')\n{BODY}",
