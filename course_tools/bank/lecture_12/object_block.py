@@ -75,6 +75,13 @@ def looks_at_the_image_first(x, queries, cells, positions, own, cross, network, 
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong.detail
+def takes_one_norm_for_all(x, queries, cells, positions, own, cross, network, norms, n_heads):
+    """You use the first pair of `norms` after every step. Each of the three steps has a gain and a bias of its own."""
+    x = _read(_among(x, queries, own, n_heads, norms[0]), queries, cells, positions, cross, n_heads, norms[0])
+    return layer_norm(x + feed_forward(x, *network), *norms[0])
+
+
 @wrong.idea
 def queries_in_an_order(x, queries, cells, positions, own, cross, network, norms, n_heads):
     """Your self-attention has a causal mask. Object queries are a set: they have no order, all answer at once, and each
