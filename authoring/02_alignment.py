@@ -16,7 +16,7 @@
 # With attention, a decoder reads every state of the encoder, instead of one vector for the whole source.
 #
 # You will write the scores, the masked softmax and the loss of a small translator, and train it with and without attention to
-# convert dates to ISO 8601. (The numbers of exercises are names: the core has 02.1, 02.4 and 02.6, in this order.)
+# convert dates to ISO 8601.
 #
 # **Prerequisites:** lecture 01 (recurrent cells, the training loop). **Time:** {minutes}. {measured}
 #

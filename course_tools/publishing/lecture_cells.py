@@ -21,7 +21,7 @@ from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import prediction_of, question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, ReferenceImport
-from course_tools.publishing.student_time import FURTHER, opens_further, time_phrase
+from course_tools.publishing.student_time import FURTHER, opens_further, order_of_exercises, time_phrase
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -37,8 +37,8 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
 
     Args:
         lecture: the lecture whose authoring source is read.
-        measured: the sentence on run time and memory that replaces `{measured}` in the header cell. `{minutes}` is replaced by
-            the time that the lecture takes a student.
+        measured: the sentence on run time and memory that replaces `{measured}` in the header cell; the order of the
+            exercises follows it. `{minutes}` is replaced by the time that the lecture takes a student.
 
     Raises:
         PublishingFailed: an exercise, bug hunt or check cell is invalid; the text names file and line.
@@ -46,7 +46,8 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
     text = lecture.authoring.read_text(encoding="utf-8")
     lines = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
     cells: list[NotebookNode] = []
-    drafting = _Drafting(lecture.number, {"{measured}": measured, "{minutes}": time_phrase(lecture)})
+    facts = f"{measured} {order_of_exercises(lecture)}".strip()
+    drafting = _Drafting(lecture.number, {"{measured}": facts, "{minutes}": time_phrase(lecture)})
     for i, authored in enumerate(jupytext.reads(text, fmt="py:percent").cells):
         try:
             cells += drafting.cells(authored)

@@ -1,10 +1,11 @@
-"""Estimate how long the core of a lecture takes a student, and what goes further: exercises, reading and running the rest."""
+"""Estimate how long the core of a lecture takes a student, and what goes further; name the exercises in their order."""
 
 import re
 from typing import NamedTuple
 
 import jupytext
 
+from course_tools.bank import exercise
 from course_tools.publishing.project import Lecture
 
 FURTHER = "# Going further"
@@ -59,6 +60,15 @@ def time_phrase(lecture: Lecture) -> str:
     """State for the header how long a lecture takes, such as "about 70 minutes, and 55 more for *Going further*"."""
     time = student_time(lecture)
     return f"about {time.core} minutes" + (f", and {time.further} more for *Going further*" if time.further else "")
+
+
+def order_of_exercises(lecture: Lecture) -> str:
+    """Name the exercises of the core, for the header of a lecture whose exercises do not follow one another by number."""
+    ids = list(exercise_minutes(lecture))
+    if ids == sorted(ids):
+        return ""
+    core = [id for id in ids if not exercise(id).extra]
+    return f"The numbers of exercises are names: the core has {', '.join(core[:-1])} and {core[-1]}, in this order."
 
 
 def _cells(lecture: Lecture) -> list:

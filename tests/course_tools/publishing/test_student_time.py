@@ -49,6 +49,14 @@ def test_the_header_states_the_time(lecture):
     assert header.endswith("**Time:** about 30 minutes. Runs in a second.")
 
 
+def test_the_header_names_the_exercises_of_the_core_where_their_numbers_are_out_of_order(course, author):
+    norm = LECTURE[LECTURE.index("# %% exercise") : LECTURE.rindex("# %% exercise")]
+    again = norm.replace("05.2", "05.1").replace("layer_norm", "sinusoidal_positions")
+    author("05_small", f"{LECTURE.partition('# %% exercise')[0]}{norm}{again}")
+    (lecture,) = lectures(course, ["05"])
+    assert draft(lecture, "").cells[0].source.endswith("the core has 05.2 and 05.1, in this order.")
+
+
 def test_what_goes_further_counts_apart(course, author):
     before, exercise, again = LECTURE.partition("# %% exercise")
     further = f"# %% [markdown]\n# # Going further\n# {'word ' * WORDS}\n\n"
