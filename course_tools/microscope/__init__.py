@@ -16,10 +16,6 @@ __all__ = ["ROOMS", "page", "room_weights", "write"]
 ROOMS = {"memory": ("18", "A memory of fixed size")}
 """The further rooms: the lecture and the title of each."""
 _HERE = Path(__file__).parent
-_COMMANDS = {
-    "04": "Part of lecture 04, self-attention: <code>python3 course.py lab 04</code>",
-    "18": "Part of lecture 18, a memory of fixed size: <code>python3 course.py lab 18</code>",
-}
 
 
 def room_weights(room: str) -> Path:
@@ -32,7 +28,7 @@ def page(view: str = "reverse", lecture: str | None = None, file: str | None = N
 
     Args:
         view: "reverse" a word, "continue" a text, read a "digit": the first view of the first page; or one of `ROOMS`.
-        lecture: address of the lecture, to link back to; None = the page names the command that opens it.
+        lecture: address of the lecture, to link back to; None = the page ends with the command that opens it.
         file: the name of the first page, beside which the rooms stand, to link to; None = the page stands alone.
 
     Raises:
@@ -43,10 +39,13 @@ def page(view: str = "reverse", lecture: str | None = None, file: str | None = N
     if not room and view not in (views := tuple(json.loads(stored))):
         raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join((*views, *ROOMS))}.")
     number, name = ROOMS[view] if room else ("04", "Self-attention")
-    back = f'<a href="{lecture}" target="_top">← Lecture {number}: {name}</a>' if lecture else _COMMANDS[number]
+    back = [f'<a href="{lecture}" target="_top">← Lecture {number}: {name}</a>'] if lecture else []
+    back += [f'<a href="{file}">← Attention microscope</a>'] if room and file else []
+    opens = f"<p>Part of lecture {number}, {name}: <code>python3 course.py lab {number}</code> opens it.</p>"
     doors = [f'<a class="door" href="{_beside(file, each)}">{ROOMS[each][1]} →</a>' for each in ROOMS] if file else []
     parts = {
-        "<!--BACK-->": back + (f' · <a href="{file}">Attention microscope</a>' if room and file else ""),
+        "<!--BACK-->": " · ".join(back),
+        "<!--COMMAND-->": "" if lecture else opens,
         "<!--DOORS-->": "".join(doors),
         "/*STYLE*/": _text("page.css"),
         "/*MODELS*/": stored,

@@ -9,7 +9,7 @@ const WORD = "token";
 const VIEWS = {
   reverse: {
     model: models.reverse, text: WORD, shortest: 1, longest: models.reverse.weights["positions.vectors"].length,
-    label: "Type a word of up to 6 letters", mask: "Padding mask: no query may attend to an empty place",
+    label: "Type a word of up to 6 letters", mask: "Padding mask: hide empty places",
     read() { const word = tokensOf(this.text); return [...word, ...Array(this.longest - word.length).fill(PADDING)]; },
     tested: "the letters of new words",
     hidden: { name: "empty place", of: (input) => range(input.length).filter((j) => input[j] === PADDING) },
@@ -30,7 +30,7 @@ const VIEWS = {
   },
   continue: {
     model: models.continue, text: "musiclionmusic", shortest: 2, longest: models.continue.weights["positions.vectors"].length,
-    label: "Type a few words, and some of them twice", mask: "Causal mask: no query may attend to a later letter",
+    label: "Type a few words, and some of them twice", mask: "Causal mask: hide later letters",
     read() { return tokensOf(this.text); },
     tested: "repeated letters of new texts",
     hidden: { name: "later letter", of: (input, i) => range(input.length).filter((j) => j > i) },
@@ -96,6 +96,14 @@ function answerOf(run) {
   return state.name === "continue" ? `${right}, next letter ${letter(largest(run.logits.at(-1)))}` : right;
 }
 
+/** The same in numbers, to stand in a line. */
+function shortly(run) {
+  const input = view().read(), score = view().score(input, run);
+  if (state.name === "digit") return `${largest(run.logits[0])} (${round(Math.max(...softmaxed(run.logits[0])))})`;
+  const next = state.name === "continue" ? `, ${letter(largest(run.logits.at(-1)))}` : "";
+  return `${score.right}/${score.of}${next}`;
+}
+
 /** The letters or the class that a run answers: those of the places that `score` counts, and the last. */
 const answers = (run) => (state.name === "continue" ? answerOf(run) : view().output(view().read(), run).join(""));
 
@@ -157,8 +165,8 @@ function drawTokens(run) {
   const x = (t) => left + (t + 0.5) * pitch, size = Math.min(40, pitch - 3);
   const svg = make("svg", { viewBox: `0 0 ${width} ${bottom + 48}`, role: "img", class: pitch < 24 ? "many" : "" });
   svg.append(make("title", {}, `Attention of layer ${state.layer + 1}, head ${state.head + 1}: lines from each query to its keys`));
-  svg.append(make("text", { class: "side", x: left, y: 14 }, "keys and values: what is read"));
-  svg.append(make("text", { class: "side", x: left, y: bottom + 42 }, state.name === "reverse" ? "queries: what is written (tap one)" : "queries: the letter predicted after each (tap one)"));
+  svg.append(make("text", { class: "side", x: 0, y: 14 }, "keys and values: what is read"));
+  svg.append(make("text", { class: "side", x: 0, y: bottom + 42 }, state.name === "reverse" ? "queries: what is written (tap one)" : "queries: the letter predicted after each (tap one)"));
   const order = range(n).filter((i) => i !== state.query).concat(state.query);
   for (const i of order) {
     range(T).forEach((j) => {
@@ -167,7 +175,7 @@ function drawTokens(run) {
       const chosen = i === state.query, middle = (top + bottom) / 2;
       svg.append(make("path", {
         d: `M${x(i)} ${bottom - size / 2}C${x(i)} ${middle} ${x(j)} ${middle} ${x(j)} ${top + size / 2}`, fill: "none", "stroke-linecap": "round",
-        stroke: `rgba(var(${chosen ? "--warm-rgb" : "--cool-rgb"}),${chosen ? 0.25 + 0.75 * w : 0.04 + 0.36 * w})`, "stroke-width": 0.5 + (chosen ? 7 : 3) * w,
+        stroke: `rgba(var(${chosen ? "--warm-rgb" : "--cool-rgb"}),${chosen ? 0.25 + 0.75 * w : Math.min(0.7, 0.1 + 3 * w)})`, "stroke-width": 0.5 + (chosen ? 7 : 3) * w,
       }));
     });
   }
@@ -230,15 +238,15 @@ function drawReads(run) {
 
 function drawSwitches(run) {
   const { run: before, parts } = baseline(), d = before.layers[0][0].q[0].length;
-  const labels = { scale: `Scale: divide the scores by √${d}`, mask: view().mask, positions: "Positions: add a vector for each place" };
+  const labels = { scale: `Scale: divide the scores by √${d}`, mask: view().mask, positions: "Positions: a vector for each place" };
   byId("switches").replaceChildren(...Object.entries(parts).map(([part, { off, never }]) => {
     const box = make("input", { type: "checkbox", id: `switch-${part}`, change: (event) => set(part, event.target.checked, null, box.id) });
     box.checked = state.switches[part];
     const same = answers(off) === answers(before);
     const button = make("button", { id: `never-${part}`, "aria-pressed": String(state.missing === part),
-      click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, `Show it trained without: ${answerOf(never)}`);
+      "aria-label": `Show the model trained without ${part}`, click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, "Show");
     return make("li", { id: `item-${part}` }, make("label", {}, box, make("span", {}, labels[part])),
-      make("small", {}, `Switched off after training: ${same ? `here nothing changes, because ${why(part, before, off)}` : answerOf(off)}.`), button);
+      make("small", {}, `Off: ${same ? `nothing changes, because ${why(part, before, off)}` : shortly(off)}. Trained without: ${shortly(never)}. `, button));
   }));
   byId("temperature").value = Math.log2(state.switches.temperature);
   byId("temperature-value").value = round(state.switches.temperature);
@@ -247,7 +255,7 @@ function drawSwitches(run) {
   const how = [never, off.length && `${never ? "with" : "With"} ${off.join(", ")}`].filter(Boolean).join(", ");
   byId("effect").textContent = `As trained: ${answerOf(before)}. ` + (how
     ? `${how}: ${answerOf(run)}. The largest change of an output probability is ${round(change(before, run))}.`
-    : "The line below each part says what happens without it.");
+    : "");
   byId("reset").disabled = !how;
   drawCurve();
 }
@@ -412,12 +420,17 @@ function open(name) {
 
 /** Steps of the tour: what is highlighted, one sentence, and what is switched before it is shown. */
 const now = () => answerOf(compute());
+/** How many queries give an empty place their largest weight, in the head that is shown. */
+const emptied = () => {
+  const input = view().read(), { weights } = compute().layers[state.layer][state.head];
+  return range(view().nQueries(input)).filter((i) => input[largest([...weights[i]])] === PADDING).length;
+};
 const TOUR = [
   ["input", () => `The model reads a word of up to ${view().longest} letters and fills the rest with empty places; type another word at any time.`],
   ["answer", () => `It writes the word backwards: ${now()}.`],
   ["drawing", () => "Each line is an attention weight, from a query below to a key above: the thicker, the larger."],
   ["query-label", () => `This slider chooses a query; query ${state.query + 1} is shown, and the sentence below it names the key with the largest weight.`, () => { state.query = view().nQueries(view().read()) - 1; }],
-  ["item-mask", () => `Switched off after training, a part is missed: without the padding mask, ${now()}.`, () => { state.switches.mask = false; }],
+  ["item-mask", () => `The padding mask is off: ${emptied()} of ${view().nQueries(view().read())} lines lead to the empty place now, which holds no letter. ${now()}.`, () => { state.switches.mask = false; }],
   ["curve", () => `Trained without the mask, the model learns to do without it: ${now()}.`, () => { state.switches.mask = false; state.missing = "mask"; }],
   ["heads", () => "Each map shows the weights of a head, a row for each query; choose one to see it above, or switch it off."],
   ["steps", () => "Here stand the numbers of the query: the score of each key, its weight by the softmax, and the value that it contributes."],
@@ -438,7 +451,8 @@ function tourTo(step) {
   byId("tour-back").disabled = step === 1;
   byId("tour-next").textContent = step < TOUR.length ? "Next" : "Finish";
   byId(target).classList.add("toured");
-  byId(target).scrollIntoView({ block: "center" });
+  const phone = matchMedia("(max-width: 820px)").matches;
+  byId(phone && target === "item-mask" ? "drawing" : target).scrollIntoView({ block: phone ? "start" : "center" });
   byId("tour-next").focus({ preventScroll: true });
 }
 

@@ -156,6 +156,23 @@ def test_it_fits_a_phone_and_axe_finds_no_barrier(tab, width, scheme):
     assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == []
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_every_write_is_seen_and_nothing_moves_when_the_correction_is_off(tab, width):
+    tab.set_viewport_size({"width": width, "height": 844})
+    hidden = "document.getElementById('text').scrollHeight - document.getElementById('text').clientHeight"
+    places = """['#reset', '#table tbody', '#write td', '#write tr:nth-child(3) .vector'].map((each) => {
+      const node = document.querySelector(each), box = node.getBoundingClientRect();
+      return [box.left, box.top, node.style.background]; })"""
+    tab.reload()
+    assert tab.evaluate(hidden) <= 0
+    before = tab.evaluate(places)
+    assert "rgba" in before[-1][-1]
+    tab.click("#correct")
+    assert tab.evaluate(places) == before
+    assert tab.locator("#answer .keys .bad").count() == 5 + 2 + 6
+
+
 def test_the_room_is_one_small_file_and_leads_back(file):
     text = file.read_text(encoding="utf-8")
     assert len(text.encode()) < 60_000

@@ -217,6 +217,24 @@ def test_the_tour_goes_through_eight_parts_by_keyboard(fresh):
     assert fresh.evaluate("document.activeElement.id") == "start-tour"
 
 
+BOXES = """
+(ids) => Object.fromEntries(ids.map((id) => { const box = document.getElementById(id).getBoundingClientRect();
+  return [id, [box.left, box.top, box.right, box.bottom]]; }))
+"""
+
+
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_the_card_of_the_tour_covers_neither_the_switch_nor_the_lines_that_it_speaks_of(fresh, width):
+    fresh.set_viewport_size({"width": width, "height": 844})
+    fresh.goto(fresh.url.partition("#")[0] + "#tour&step=5")
+    fresh.reload()
+    card, drawing, part, answer = fresh.evaluate(BOXES, ["tour", "drawing", "item-mask", "answer"]).values()
+    for left, top, _, bottom in (drawing, part):
+        assert top >= answer[3] - 1
+        assert bottom <= card[1] or left >= card[2]
+    assert "4 of 5 lines lead to the empty place" in fresh.inner_text("#tour-text")
+
+
 @pytest.mark.parametrize(
     "steps",
     [
