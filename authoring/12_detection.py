@@ -797,11 +797,8 @@ claim(
 # %% [markdown]
 # ## A mask for each object
 #
-# DETR also predicts which *pixels* belong to an object (Carion et al., section 4.4). The last state of a query attends to the image once
-# more, in several heads; only the weights are kept, as maps. Convolutions turn them and the features of the image into a mask.
-# `course_lib.models.DETRWithMasks` does this; Mask2Former made it the usual way to segment.
-#
-# ![](diagram:detr_masks)
+# DETR also predicts which *pixels* belong to an object (Carion et al., section 4.4): the last state of a query attends to the image once
+# more, and convolutions turn these weights and the features of the image into a mask. Mask2Former made it the usual way to segment.
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a detector
@@ -889,7 +886,7 @@ figures.show_found(fresh, experiments.Detections(p, corners), name)
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | CS | Transformers for Object Detection | 5 Each creature once | `course_lib.models.DETR`, `course_lib.models.DETRWithMasks`, `course_lib.losses.match`, `course_lib.losses.set_loss` |
+# | CS | Transformers for Object Detection | 5 Each creature once | `course_lib.models.DETR`, `course_lib.losses.match`, `course_lib.losses.set_loss` |
 
 # %% tags=["ledger"]
 ledger()

@@ -9,7 +9,7 @@ from benchmarks.timing import Row, compare, peer_from
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import deep_set_loss, match, matching_cost
-from course_lib.models import DETR, LearnedQueries
+from course_lib.models import DETR
 
 BATCHES = (8, 32)
 N_CLASSES, N_QUERIES, MOST = 91, 100, 20
@@ -82,8 +82,7 @@ def _training(DetrConfig: type, DetrForObjectDetection: type) -> tuple[tuple[str
     )
     peer = DetrForObjectDetection(config)
     backbone = _Features(peer.model.backbone)
-    queries = LearnedQueries(10, SIZES.d_model)
-    ours = DETR(backbone, SMALL["hidden_sizes"][-1], 10, queries, SIZES, fused_scaled_dot_product_attention)
+    ours = DETR(backbone, SMALL["hidden_sizes"][-1], 10, 10, SIZES, fused_scaled_dot_product_attention)
     pictures = torch.rand(16, 3, 64, 64)
     classes, targets = _objects(16, 10, 3)
     labels = _as_lists(classes, targets)

@@ -232,8 +232,6 @@ DTYPES = [
         (f"{loss}(x[:, 0].long(), x[:, 1].long(), 0.5)", "TypeError", "a must be a tensor of type float, got torch.int64.")
         for loss in ("nt_xent", "lean_nt_xent")
     ),
-    ("dice_loss(x.long(), x > 0)", "TypeError", "logits must be a tensor of type float, got torch.int64."),
-    ("dice_loss(x, x.long())", "TypeError", "masks must be a tensor of type bool, got torch.int64."),
     (
         "teacher_forced_loss(randn(B, T, 9), target.float(), 0)",
         "TypeError",

@@ -7,5 +7,4 @@ from course_lib.losses.hard_attention import *
 from course_lib.losses.language_model import *
 from course_lib.losses.matching import *
 from course_lib.losses.nt_xent import *
-from course_lib.losses.segmentation import *
 from course_lib.losses.set_prediction import *

@@ -9,7 +9,6 @@ from course_lib.models.captioner import *
 from course_lib.models.deit import *
 from course_lib.models.delta_net import *
 from course_lib.models.detr import *
-from course_lib.models.detr_masks import *
 from course_lib.models.elmo import *
 from course_lib.models.gat import *
 from course_lib.models.gcn import *

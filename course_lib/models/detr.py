@@ -4,11 +4,9 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2
 
     f = project(backbone(image))        memory = Encoder(f, positions)
     each decoder layer:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + positions
-    class = W x̂        box = σ(MLP(x̂) + r)
+    class = W x̂        box = σ(MLP(x̂))
 
-The values carry no positions, and x starts at 0: queries differ only in their learned q. In the paper r = 0;
-with a reference point r = (σ⁻¹(x, y), 0, 0) each query predicts objects near its own point (Zhu et al. 2021, section
-4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
+The values carry no positions, and x starts at 0: queries differ only in their learned q.
 
 Dropout, if asked for, acts on the output of each attention and each feed-forward network, before the residual sum and its norm
 (appendix A.4; rate 0.1 in the paper).
@@ -28,7 +26,7 @@ from course_lib.blocks.block import AttentionWeights, FeedForwardWeights, NormWe
 from course_lib.primitives import layer_norm, sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
-__all__ = ["DETR", "LearnedQueries", "ObjectBlock", "PointQueries", "object_block", "sinusoidal_positions_2d"]
+__all__ = ["DETR", "ObjectBlock", "object_block", "sinusoidal_positions_2d"]
 
 
 class Detected(NamedTuple):
@@ -39,41 +37,6 @@ class Detected(NamedTuple):
 
     logits: Float[Tensor, "n_layers B N n_classes_1"]
     boxes: Float[Tensor, "n_layers B N 4"]
-
-
-class ObjectQueries(NamedTuple):
-    """The `positions` (N, d_model) added to the queries in attention, and their `references`, σ⁻¹ of a box (N, 4)."""
-
-    positions: Float[Tensor, "N d_model"]
-    references: Float[Tensor, "N 4"]
-
-
-class LearnedQueries(nn.Module):
-    """The object queries of DETR: N learned vectors, without reference points."""
-
-    def __init__(self, N: int, d_model: int) -> None:
-        """Draw N vectors from N(0, 1), as the published code does."""
-        super().__init__()
-        self.vectors = nn.Parameter(torch.randn(N, d_model))
-
-    def forward(self) -> ObjectQueries:
-        """Return the vectors (N, d_model), and zeros (N, 4) as references."""
-        return ObjectQueries(self.vectors, self.vectors.new_zeros(len(self.vectors), 4))
-
-
-class PointQueries(nn.Module):
-    """Object queries, each with a learned reference point; Zhu et al. 2021, section 4.1."""
-
-    def __init__(self, N: int, d_model: int) -> None:
-        """Draw N points, uniform over the image; those within 5 % of its border are moved inside."""
-        super().__init__()
-        self.logits = nn.Parameter(torch.rand(N, 2).clamp(0.05, 0.95).logit())
-        self.mix = nn.Linear(d_model, d_model)
-
-    def forward(self) -> ObjectQueries:
-        """Return the projected sinusoids of the points (N, d_model), and the points as references (N, 4)."""
-        positions = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
-        return ObjectQueries(positions, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
 
 
 class PositionalSelfAttention(nn.Module):
@@ -175,7 +138,7 @@ class DETR(nn.Module):
         backbone: nn.Module,
         d_backbone: int,
         n_classes: int,
-        queries: nn.Module,
+        n_queries: int,
         sizes: Sizes,
         mechanism: AnyMechanism = scaled_dot_product_attention,
         positions: Callable[..., Float[Tensor, "H_W d_model"]] = sinusoidal_positions_2d,
@@ -187,7 +150,7 @@ class DETR(nn.Module):
             backbone: images (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
             d_backbone: number of features of the backbone's output.
             n_classes: classes of objects, without "no object".
-            queries: a module that returns `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
+            n_queries: N, the number of object queries: learned vectors that start from N(0, 1), as in the published code.
             sizes: d_model, n_heads, d_ff, and the number of layers of both encoder and decoder.
             mechanism: how each head attends; a module is copied for each attention, so that each owns its parameters.
             positions: encodes the positions of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
@@ -195,7 +158,8 @@ class DETR(nn.Module):
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
-        self.backbone, self.queries, self.positions = backbone, queries, positions
+        self.backbone, self.positions = backbone, positions
+        self.queries = nn.Parameter(torch.randn(n_queries, d_model))
         self.project = nn.Conv2d(d_backbone, d_model, 1)
 
         def block() -> Block:
@@ -216,21 +180,14 @@ class DETR(nn.Module):
 
     def decode(self, features: Float[Tensor, "B d_model h w"]) -> Detected:
         """Detect objects from projected features (B, d_model, h, w)."""
-        states, references, _ = self.states(features)
-        return Detected(self.classify(states), (self.box(states) + references).sigmoid())
-
-    def states(
-        self, features: Float[Tensor, "B d_model h w"]
-    ) -> tuple[Float[Tensor, "n_layers B N d_model"], Float[Tensor, "N 4"], Memory]:
-        """Return the states of the queries after each layer, their references, and the memory (B, h · w, d_model)."""
         B, d_model, h, w = features.shape
         positions = self.positions(h, w, d_model, device=features.device).to(features.dtype)
         memory = rearrange(features, "B d h w -> B (h w) d")
         for block in self.encoder:
             memory = block(memory, positions)
-        asked, references = self.queries()
-        x, states = memory.new_zeros(B, *asked.shape), []
+        x, layers = memory.new_zeros(B, *self.queries.shape), []
         for block in self.decoder:
-            x = block(x, asked, memory, positions)
-            states.append(self.closing(x))
-        return torch.stack(states), references, memory
+            x = block(x, self.queries, memory, positions)
+            layers.append(self.closing(x))
+        states = torch.stack(layers)
+        return Detected(self.classify(states), self.box(states).sigmoid())

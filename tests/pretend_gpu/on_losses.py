@@ -50,8 +50,6 @@ LOSSES = {
         CLASSES,
         BOXES,
     ),
-    "DICE": (L.dice_loss, real(B, T, N), CHOSEN[..., None].expand(-1, -1, N)),
-    "focal": (L.focal_loss, real(B, T, N), CHOSEN[..., None].expand(-1, -1, N)),
     "deep set": (L.deep_set_loss, real(2, B, N, C), predicted(2, B, N), CLASSES, BOXES),
     "deep set, greedy": (
         lambda *x: L.deep_set_loss(*x, matching=L.match_greedily),
@@ -100,7 +98,6 @@ OF_OBJECTS = torch.rand(B, N, C, generator=GENERATOR), predicted(B, N).detach(),
 METRICS = {
     "IoU of each class": (lambda a, b: metrics.class_ious(a, b, N), WORDS, WORDS.flip(0)),
     "mean IoU": (lambda a, b: metrics.mean_iou(a, b, N), WORDS, WORDS.flip(0)),
-    "IoU of each mask": (metrics.mask_ious, torch.rand(B, T, N) < 0.5, torch.rand(B, T, N) < 0.5),
     "average precision": (
         lambda s, hits: metrics.average_precision(s, hits, 4),
         torch.rand(5),

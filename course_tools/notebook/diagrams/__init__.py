@@ -33,7 +33,6 @@ from course_tools.notebook.diagrams.vision import (
     co_occurrent,
     deit,
     detr,
-    detr_masks,
     detr_matching,
     local_window,
     mixer,
@@ -45,7 +44,7 @@ ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, aligned_decoder, bahdanau, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
-    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule, tiled),
+    *(mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule, tiled),
 )
 """All diagrams, in the order of the lectures."""
 
@@ -62,7 +61,6 @@ __all__ = [
     "deit",
     "delta_rule",
     "detr",
-    "detr_masks",
     "detr_matching",
     "elmo",
     "encoder_decoder",

@@ -186,8 +186,8 @@ def detr() -> Diagram:
     d.frame("encoder", (14, 222), (218, 318))
     d.note("L blocks", 128, 231, "start")
     encode = d.op("self-attention, FFN\n+ positions at q and k", 118, 276, "softmax", w=186)
-    memory = d.tensor("memory", "B h·w d_model", 118, 362, "DETR.states: memory")
-    queries = d.tensor("object queries", "N d_model", 358, 176, "DETR.states: asked")
+    memory = d.tensor("memory", "B h·w d_model", 118, 362, "DETR.decode: memory")
+    queries = d.tensor("object queries", "N d_model", 358, 176, "DETR.decode: self.queries")
     d.frame("decoder", (250, 466), (218, 394))
     d.note("L blocks", 368, 231, "start")
     own = d.op("self-attention\namong the N queries", 358, 276, "softmax", w=196)
@@ -229,30 +229,6 @@ def detr_matching() -> Diagram:
     d.grid(["..#", "...", "#..", "...", ".#."], 380, 262, 28, {"#": "mix"})
     d.note("M = 3 objects", 380, 176)
     d.note("N = 5 queries: one per\nobject, two stay free", 380, 350)
-    return d
-
-
-def detr_masks() -> Diagram:
-    """DETR's mask head."""
-    d = Diagram(
-        "DETR's mask head",
-        "Each query attends to the encoder's memory once more, in several heads, and only the weights are kept: maps of the "
-        "query. Convolutions turn these maps and the features of the image into a mask of the query; they are scaled up "
-        "twice, and a finer map of the backbone is added each time, at last the image itself.",
-    )
-    queries = d.tensor("states of the queries", "B N d_model", 112, 40, "AttentionMaps.forward: queries")
-    memory = d.tensor("memory", "B d_model h w", 342, 40, "AttentionMaps.forward: memory")
-    attend = d.op("attention, weights only\nsoftmax over all heads and cells", 200, 118, "softmax", w=270)
-    maps = d.tensor("maps", "B N n_heads h w", 200, 196, "AttentionMaps.forward: result")
-    features = d.tensor("features", "B d_model h w", 396, 196, "MaskHead.forward: features")
-    first = d.op("concatenate; two layers of\n3 × 3 convolution, norm, ReLU", 200, 274, "learned", w=270)
-    finer = d.op("scale up; add a finer map\nof the backbone; layer", 200, 352, "learned", w=270)
-    image = d.op("scale up; add the image; layer\nconvolution to one channel", 200, 430, "learned", w=270)
-    masks = d.tensor("logit of each pixel", "B N H W", 200, 508, "MaskHead.forward: result")
-    for tensor in (queries, memory):
-        d.arrow(tensor, attend)
-    d.chain(attend, maps, first, finer, image, masks)
-    d.arrow(features, first, out="bottom", into="right")
     return d
 
 

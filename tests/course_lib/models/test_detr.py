@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.analysis import record
 from course_lib.attention import GeneralAttention
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.models import DETR, LearnedQueries, ObjectBlock, PointQueries, object_block, sinusoidal_positions_2d
+from course_lib.models import DETR, ObjectBlock, object_block, sinusoidal_positions_2d
 from course_lib.primitives import sinusoidal_points
 
 SIZES = Sizes(d_model=24, n_heads=3, d_ff=40, n_layers=2)
@@ -22,16 +22,15 @@ def picture(*size, seed=0):
     return torch.rand(*size, generator=torch.Generator().manual_seed(seed))
 
 
-def model(queries=LearnedQueries, **settings):
+def model(**settings):
     torch.manual_seed(0)
     backbone = ConvNet(1, (7, 11), (2, 2))
-    return DETR(backbone, 11, K, queries(N, SIZES.d_model), SIZES, **settings).eval()
+    return DETR(backbone, 11, K, N, SIZES, **settings).eval()
 
 
-@pytest.mark.parametrize("queries", [LearnedQueries, PointQueries])
 @pytest.mark.parametrize(("H", "W"), [(16, 16), (13, 29), (1, 1), (1, 40)])
-def test_pictures_of_every_shape(queries, H, W):
-    said = model(queries)(picture(3, 1, H, W))
+def test_pictures_of_every_shape(H, W):
+    said = model()(picture(3, 1, H, W))
     assert said.logits.shape == (SIZES.n_layers, 3, N, K + 1)
     assert said.boxes.shape == (SIZES.n_layers, 3, N, 4)
     assert ((said.boxes > 0) & (said.boxes < 1)).all()
@@ -42,7 +41,7 @@ def test_queries_are_a_set():
     net, order = model(), torch.tensor([3, 0, 4, 1, 2])
     before = net(picture(2, 1, 16, 20))
     with torch.no_grad():
-        net.queries.vectors.copy_(net.queries.vectors[order].clone())
+        net.queries.copy_(net.queries[order].clone())
     after = net(picture(2, 1, 16, 20))
     torch.testing.assert_close(after.logits, before.logits[:, :, order])
     torch.testing.assert_close(after.boxes, before.boxes[:, :, order])
@@ -75,19 +74,10 @@ def test_queries_that_are_alike_say_the_same():
     """x starts at 0: queries differ only in the learned vector."""
     net = model()
     with torch.no_grad():
-        net.queries.vectors[1] = net.queries.vectors[3]
+        net.queries[1] = net.queries[3]
     said = net(picture(2, 1, 16, 16))
     torch.testing.assert_close(said.logits[:, :, 1], said.logits[:, :, 3])
     assert (said.logits[-1, :, 0] - said.logits[-1, :, 3]).abs().max() > 1e-3
-
-
-def test_a_query_with_a_point_begins_there():
-    net = model(PointQueries)
-    nn.init.zeros_(net.box[-1].weight)
-    nn.init.zeros_(net.box[-1].bias)
-    boxes = net(picture(2, 1, 16, 16)).boxes
-    torch.testing.assert_close(boxes[..., :2], net.queries.logits.sigmoid().expand(2, 2, N, 2))
-    assert (boxes[..., 2:] == 0.5).all()
 
 
 def test_places_stand_row_after_row():
@@ -96,7 +86,7 @@ def test_places_stand_row_after_row():
 
 
 def test_every_weight_learns():
-    net = model(PointQueries)
+    net = model()
     said = net(picture(2, 1, 16, 16))
     (said.logits.square().mean() + said.boxes.square().mean()).backward()
     silent = {name for name, weight in net.named_parameters() if weight.grad is None or weight.grad.eq(0).all()}
@@ -166,7 +156,7 @@ class TheirBackbone(nn.Module):
 
 RENAMED = (
     (r"^model\.(?=encoder|decoder)", ""),
-    (r"^model\.query_position_embeddings\.weight", "queries.vectors"),
+    (r"^model\.query_position_embeddings\.weight", "queries"),
     (r"^model\.input_projection\.", "project."),
     (r"^decoder\.layernorm\.", "closing."),
     (r"(?<=coder\.)layers\.", ""),
@@ -194,8 +184,7 @@ def their_places(h, w, d_model, device):
 def test_detr_is_the_published_detr(size):
     theirs = published()
     d_backbone = theirs.model.input_projection.in_channels
-    queries = LearnedQueries(N, SIZES.d_model)
-    ours = DETR(TheirBackbone(theirs.model.backbone), d_backbone, K, queries, SIZES, positions=their_places).eval()
+    ours = DETR(TheirBackbone(theirs.model.backbone), d_backbone, K, N, SIZES, positions=their_places).eval()
     weights = {}
     for name, tensor in theirs.state_dict().items():
         if "backbone" not in name:

@@ -11,7 +11,6 @@ from course_lib.models import (
     BERT,
     DETR,
     GPT,
-    LearnedQueries,
     LuongDecoder,
     ObjectBlock,
     ShowAndTell,
@@ -33,7 +32,7 @@ MODELS = {
     "Transformer-XL": (lambda p: TransformerXL(10, SIZES, 4, dropout=p), (TOKENS,), 2 * 2 + 1),
     "Transformer": (lambda p: Transformer(10, 10, SIZES, dropout=p), (TOKENS, LENGTHS, TOKENS), 2 * 2 + 2 * 3 + 2),
     "DETR": (
-        lambda p: DETR(nn.Conv2d(1, 7, 3, 2), 7, 4, LearnedQueries(5, 8), SIZES, dropout=p),
+        lambda p: DETR(nn.Conv2d(1, 7, 3, 2), 7, 4, 5, SIZES, dropout=p),
         (torch.ones(2, 1, 9, 9),),
         2 * 2 + 2 * 3,
     ),

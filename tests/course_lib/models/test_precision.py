@@ -16,18 +16,13 @@ from course_lib.models import (
     GCN,
     GPT,
     AdaptiveSteps,
-    AttentionMaps,
-    DETRWithMasks,
     ELMo,
     GatedDeltaNet,
     Hierarchical,
-    LearnedQueries,
     LinearTransformer,
     Llama,
-    MaskHead,
     Mixer,
     PatchEncoder,
-    PointQueries,
     SeparateSteps,
     SharedSteps,
     ShowAttendAndTell,
@@ -73,13 +68,8 @@ def mixer():
     return model
 
 
-def detr(queries):
-    return DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, queries(3, 12), Sizes(12, 3, 11, 2)).eval()
-
-
-def detr_with_masks():
-    model = DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, LearnedQueries(3, 24), Sizes(24, 3, 11, 2))
-    return DETRWithMasks(model, AttentionMaps(24, 3), MaskHead(24, 3, (5, 2), n_groups=3)).eval()
+def detr():
+    return DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, 3, Sizes(12, 3, 11, 2)).eval()
 
 
 MODELS = {
@@ -111,11 +101,8 @@ MODELS = {
     "ViT's encoder": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 10, 15)),
     "ViT's encoder at another size": (lambda: PatchEncoder((2, 10, 15), 5, SIZES), lambda model: pictures(model, 20, 5)),
     "Mixer": (mixer, lambda model: pictures(model, 10, 15)),
-    "DETR's classes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).logits),
-    "DETR's boxes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).boxes),
-    "DETR's classes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).logits),
-    "DETR's masks": (detr_with_masks, lambda model: pictures(model, 20, 12).masks),
-    "DETR's boxes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).boxes),
+    "DETR's classes": (detr, lambda model: pictures(model, 20, 12).logits),
+    "DETR's boxes": (detr, lambda model: pictures(model, 20, 12).boxes),
 }
 
 

@@ -33,7 +33,6 @@ from course_lib.attention import (
 from course_lib.attention.multihead import cached_step
 from course_lib.blocks import (
     Block,
-    ConvNet,
     FeedForward,
     SelfAttention,
     Sizes,
@@ -45,7 +44,6 @@ from course_lib.losses import nt_xent
 from course_lib.losses.matching import match
 from course_lib.losses.set_prediction import matching_cost
 from course_lib.models.bert_heads import SpanHead, TagHead
-from course_lib.models.detr import LearnedQueries
 from course_lib.models.universal import AdaptiveSteps, Universal
 from course_lib.primitives import GRU, LSTM, RNN, causal_mask, gcn_weights, padding_mask, propagate
 from course_tools.notebook import diagrams
@@ -252,18 +250,9 @@ def vision(make):
 
 
 def detr(s):
-    sizes, queries = sizes_of(s)._replace(n_layers=s["n_layers"]), LearnedQueries(s["N"], s["d_model"])
-    model = models.DETR(nn.Conv2d(s["C"], 29, 3), 29, s["n_classes"], queries, sizes)
+    sizes = sizes_of(s)._replace(n_layers=s["n_layers"])
+    model = models.DETR(nn.Conv2d(s["C"], 29, 3), 29, s["n_classes"], s["N"], sizes)
     return lambda: model(torch.randn(s["B"], s["C"], s["h"] + 2, s["w"] + 2))
-
-
-def mask_head(s):
-    model = models.DETRWithMasks(
-        models.DETR(ConvNet(s["C"], (29, 31), (2, 2)), 31, 7, LearnedQueries(s["N"], s["d_model"]), sizes_of(s)),
-        models.AttentionMaps(s["d_model"], s["n_heads"]),
-        models.MaskHead(s["d_model"], s["n_heads"], (29, s["C"]), n_groups=1),
-    )
-    return lambda: model(torch.randn(s["B"], s["C"], s["H"], s["W"]))
 
 
 def matching(s):
@@ -362,7 +351,6 @@ RUNS = {
     "vit": (vision(models.ViT), PATCHED),
     "deit": (vision(models.DeiT), PATCHED),
     "detr": (detr, PATCHED | {"n_layers": 3, "w": 7, "h": 2, "N": 5, "d_model": 44, "H": 4, "W": 9}),
-    "detr_masks": (mask_head, PATCHED | {"h": 3, "w": 5, "n_heads": 2, "N": 7, "d_model": 48, "H": 11, "W": 17}),
     "detr_matching": (matching, {"B": 2, "N": 7, "M": 3, "n_classes": 5}),
     "mixer": (mixer, {"B": 2, "N": 5, "d": 7}),
     "linear_recurrence": (recurrence, SIZES | {"h": 3, "f": 5}),
