@@ -125,43 +125,48 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 #
 # $$y_i = \sum_{j \ne i} w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
 #
-# Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ. Both widths are
-# those with the least error.
+# Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ. Their sum, with
+# patches of a single pixel, is the **bilateral filter**, which asks for near pixels of a like colour. All widths are those with the
+# least error.
 #
 # (Photograph: `china.jpg` by danielbuechele, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 
 # %%
-def local_means(image, width=0.8):
-    """Average all pixels of an image (3, H, W) by how near they are."""
+def near(image, width):
+    """Score all pairs of pixels of an image (3, H, W) by how near they are: (N, N)."""
     places = torch.cartesian_prod(*(torch.arange(float(n)) for n in image.shape[1:]))
-    scores = -torch.cdist(places, places).square() / (2 * width**2)
-    return attend(scores, image.flatten(1).mT).context.mT.view_as(image)
+    return -torch.cdist(places, places).square() / (2 * width**2)
 
 
-def non_local_means(image, size=3, h=0.25):
-    """Average all pixels of an image (3, H, W) by how alike their patches are."""
+def alike(image, size, h):
+    """Score all pairs of pixels by how alike the patches around them are: (N, N)."""
     patches = F.unfold(F.pad(image[None], (size // 2,) * 4, mode="reflect"), size)
     patches = patches[0].mT  # (N, 3 · size²)
-    scores = -torch.cdist(patches, patches).square() / (2 * h**2)
-    scores.fill_diagonal_(-torch.inf)  # a pixel would be most like itself
-    context, weights = attend(scores, image.flatten(1).mT)
-    return context.mT.view_as(image), weights
+    return -torch.cdist(patches, patches).square() / (2 * h**2)
 
 
 photo = photographs((48, 72))[0]
 noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(0))
 noisy = photo + 0.1 * noise
-restored, weights = non_local_means(noisy)
-images = {"noisy": noisy, "local": local_means(noisy), "non-local": restored}
+scores = {
+    "local": near(noisy, 0.8),
+    "bilateral": near(noisy, 1.5) + alike(noisy, 1, 0.3),
+    "non-local": alike(noisy, 3, 0.25),
+}
+scores["non-local"].fill_diagonal_(-torch.inf)  # a pixel would be most like itself
+images = {"noisy": noisy}
+for name, of_pairs in scores.items():
+    context, weights = attend(of_pairs, noisy.flatten(1).mT)
+    images[name] = context.mT.view_as(photo)
 row, column = 33, 22
 ringed = weights[row * 72 + column].view(48, 72)
 figures.show_non_local_means(images, photo, ringed, row, column)
 
 # %% [markdown] tags=["predict"]
 # The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own. It is
-# attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together are better
-# still: with a term for the distance added to the scores (2 pixels, $h = 0.5$), the error is 0.044. Lecture 10 builds on this.
+# attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together, in the
+# bilateral filter, are better than content alone: lecture 10 builds on this. In a crowd, nearness says nothing.
 #
 # **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
 # cells, weighted by how alike their *pixels* are. What colour does a grey creature get?
@@ -247,7 +252,14 @@ torch.testing.assert_close(mine, as_in_lecture_04, atol=1e-4, rtol=1e-4)
 # | x | (B, C, H, W), or (B, C, T, H, W), or (B, C, T) |
 # | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
 # | result | the shape of x |
-#
+
+# %% exercise="09.4" difficulty="●●○" minutes=12
+from course_lib.attention import non_local_block
+
+# %% tags=["nbval-check-output"]
+non_local_block = check("09.4", non_local_block)
+
+# %% [markdown]
 # **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which
 # positions can a pixel of the first frame never attend to? Decide before you run the check.
 
@@ -258,12 +270,6 @@ from course_tools.bank.lecture_09.non_local_block import (
 
 # %% tags=["nbval-check-output"]
 suspect = check("09.4", suspect)
-
-# %% exercise="09.4" difficulty="●●○" minutes=12
-from course_lib.attention import non_local_block
-
-# %% tags=["nbval-check-output"]
-non_local_block = check("09.4", non_local_block)
 
 # %% [markdown]
 # ## 5 Every creature asks every other
