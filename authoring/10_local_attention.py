@@ -251,17 +251,8 @@ relative_logits = check("10.3", relative_logits)
 #
 # $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
 #
-# The paper uses no factor $1/\sqrt d$. **Bug hunt.** Suppose that this implementation has been in use for weeks, and that the
-# borders of the feature maps are slightly darker than expected. Decide what is wrong *before* you run the check.
-
-# %% exercise="10.4" bug="looks_outside"
-from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
-
-# %% tags=["nbval-check-output"]
-unmasked = suspect
-suspect = check("10.4", suspect)
-
-# %% [markdown]
+# The paper uses no factor $1/\sqrt d$.
+#
 # | name | shape |
 # | --- | --- |
 # | q | (…, H_q, W_q, d_k): already only for every stride-th pixel |
@@ -273,6 +264,17 @@ from course_lib.attention import local_attention
 
 # %% tags=["nbval-check-output"]
 local_attention = check("10.4", local_attention)
+
+# %% [markdown]
+# **Bug hunt.** Suppose that this implementation has been in use for weeks, and that the borders of the feature maps are slightly
+# darker than expected. Decide what is wrong *before* you run the check.
+
+# %% exercise="10.4" bug="looks_outside"
+from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
+
+# %% tags=["nbval-check-output"]
+unmasked = suspect
+suspect = check("10.4", suspect)
 
 # %% [markdown]
 # The corner of section 4, with the suspect and with your function; then your function against one of the library's faster forms
@@ -600,8 +602,12 @@ figures.show_restored(panels, photo.to(device()))
 # ## 10 What came of it
 #
 # - **Blocks instead of windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) cuts the image into blocks, attends
-#   within each (the right matrix of section 2), and shifts the blocks by half their side in every second layer. All queries of a block share their keys, so one
-#   matrix product suffices. Its relative positions are one learned number for each offset, added to the score.
+#   within each (the right matrix of section 2), and shifts the blocks by half their side in every second layer, so that pixels on both
+#   sides of a border meet there. All queries of a block share their keys, so one matrix product suffices. Its relative positions are one
+#   learned number for each offset, the same for all queries: your $q^\top r$ with a fixed $q$.
+# - **Strides.** The paper halves the resolution by averaging 2 × 2 pixels after an attention. HaloNet (Vaswani et al. 2021,
+#   https://arxiv.org/abs/2103.12731) gives only every second pixel a query, as your functions do with a stride; Swin joins the features
+#   of 2 × 2 pixels in a linear layer.
 # - **Windows after all.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
 #   window again, with kernels written for it; at the border the window moves inside, and no mask is needed.
 # - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
