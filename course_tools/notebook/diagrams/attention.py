@@ -15,12 +15,12 @@ def scaled_dot_product() -> Diagram:
     q = d.tensor("queries q", "B T_q d_k", 90, 40, f"{f}: q")
     k = d.tensor("keys k", "B T_k d_k", 230, 40, f"{f}: k")
     v = d.tensor("values v", "B T_k d_v", 400, 40, f"{f}: v")
-    score = d.op("score\nq kᵀ / √d_k", 160, 120, "score", w=240)
-    scores = d.tensor("scores", "B T_q T_k", 160, 196, f"{f}: scores")
-    softmax = d.op("softmax over the keys\nrows sum to 1; masked keys get 0", 160, 274, "softmax", w=240)
-    weights = d.tensor("weights", "B T_q T_k", 160, 350, "attend: weights")
-    mix = d.op("mix\nΣ_j weight_j · value_j", 280, 432, "mix", w=280)
-    context = d.tensor("context", "B T_q d_v", 280, 510, f"{f}: result.context")
+    score = d.op("score\nq kᵀ / √d_k", 160, 110, "score", w=240)
+    scores = d.tensor("scores", "B T_q T_k", 160, 180, f"{f}: scores")
+    softmax = d.op("softmax over the keys\nrows sum to 1; masked keys get 0", 160, 250, "softmax", w=240)
+    weights = d.tensor("weights", "B T_q T_k", 160, 320, "attend: weights")
+    mix = d.op("mix\nΣ_j weight_j · value_j", 280, 390, "mix", w=280)
+    context = d.tensor("context", "B T_q d_v", 280, 460, f"{f}: result.context")
     d.arrow(q, score)
     d.arrow(k, score)
     d.chain(score, scores, softmax, weights)
@@ -45,20 +45,20 @@ def multi_head() -> Diagram:
         d.tensor("values", "B T_k d_model", 395, 40, f"{f}: values"),
     ]
     layers = [
-        d.op(f"W_{name}\nsplit into h heads", x, 118, "learned", w=140) for name, x in (("q", 85), ("k", 240), ("v", 395))
+        d.op(f"W_{name}\nsplit into h heads", x, 110, "learned", w=140) for name, x in (("q", 85), ("k", 240), ("v", 395))
     ]
     heads = [
-        d.tensor("q", "B h T_q d_k", 85, 196, f"{inner}: q"),
-        d.tensor("k", "B h T_k d_k", 240, 196, f"{inner}: projected.keys"),
-        d.tensor("v", "B h T_k d_v", 395, 196, f"{inner}: projected.values"),
+        d.tensor("q", "B h T_q d_k", 85, 180, f"{inner}: q"),
+        d.tensor("k", "B h T_k d_k", 240, 180, f"{inner}: projected.keys"),
+        d.tensor("v", "B h T_k d_v", 395, 180, f"{inner}: projected.values"),
     ]
-    d.frame("h heads", (14, 466), (232, 420))
-    d.note("in parallel", 95, 245, "start")
-    attend = d.op("scaled dot-product attention\nsoftmax(q kᵀ / √d_k) v, in each head", 240, 292, "softmax", w=400)
-    weights = d.tensor("weights", "B h T_q T_k", 110, 378, f"{inner}: attended.weights")
-    context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 378, f"{inner}: attended.context")
-    join = d.op("concatenate the heads, then W_o", 330, 452, "learned", w=272)
-    out = d.tensor("context", "B T_q d_model", 330, 522, f"{f}: result.context")
+    d.frame("", (14, 466), (214, 386))
+    d.note("h heads in parallel", 318, 228)
+    attend = d.op("scaled dot-product attention\nsoftmax(q kᵀ / √d_k) v, in each head", 240, 272, "softmax", w=400)
+    weights = d.tensor("weights", "B h T_q T_k", 110, 348, f"{inner}: attended.weights")
+    context = d.tensor("contexts of the heads", "B h T_q d_v", 330, 348, f"{inner}: attended.context")
+    join = d.op("concatenate the heads, then W_o", 330, 417, "learned", w=272)
+    out = d.tensor("context", "B T_q d_model", 330, 476, f"{f}: result.context")
     for given, layer, head in zip(inputs, layers, heads, strict=True):
         d.chain(given, layer, head, attend)
     d.arrow(attend, weights)
@@ -77,7 +77,8 @@ def masks() -> Diagram:
     d.grid([(i + 1) * "#" + (4 - i) * "." for i in range(5)], 86, 84, 22, {"#": "softmax"})
     d.grid(["###.."], 240, 84, 22, {"#": "softmax"})
     d.grid([min(i + 1, 3) * "#" + (5 - min(i + 1, 3)) * "." for i in range(5)], 394, 84, 22, {"#": "softmax"})
-    d.note("keys →", 86, 14)
+    d.note("keys →, queries ↓", 86, 14)
+    d.note("yellow: may\nbe attended to", 240, 30)
     d.note("a length of 3, T = 5", 240, 120)
     d.circle("&", 163, 84)
     d.circle("=", 317, 84)

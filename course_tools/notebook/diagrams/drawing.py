@@ -124,12 +124,13 @@ class Diagram:
             self._reach(Box(x - left + _width(line, _SHAPE) / 2, y + 17 * i, _width(line, _SHAPE), 17))
 
     def frame(self, label: str, x: tuple[float, float], y: tuple[float, float]) -> Box:
-        """Draw a dashed frame from x[0] to x[1] and y[0] to y[1], its label inside the upper left corner."""
+        """Draw a dashed frame from x[0] to x[1] and y[0] to y[1], its label, if any, inside the upper left corner."""
         box = Box(sum(x) / 2, sum(y) / 2, x[1] - x[0], y[1] - y[0])
         self._frames.append(
             f'<rect class="frame" x="{_n(x[0])}" y="{_n(y[0])}" width="{_n(box.w)}" height="{_n(box.h)}" rx="10"/>'
         )
-        self._text(label, x[0] + 10, y[0] + 18, "note", "start")
+        if label:
+            self._text(label, x[0] + 10, y[0] + 18, "note", "start")
         return self._reach(box)
 
     def arrow(

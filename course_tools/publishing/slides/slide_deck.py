@@ -36,6 +36,8 @@ _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
 _ADDRESS = re.compile(r",? https?://[^\s),;]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
 _QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
+_SYMBOL = re.compile(r"(`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|<[^>]*>)|\b([A-Za-z])_([a-z]|model|ff)\b", re.DOTALL)
+"""What is kept, code, formulas and tags, or a symbol with a subscript."""
 _TO_A_FILE = re.compile(r"(?<!!)\[([^\[\]]+)\]\(\.\./[^)\s]+\)")
 """A link to a file of the course, which the slides cannot reach: only its text is kept."""
 _FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</details>", re.DOTALL)
@@ -51,6 +53,8 @@ class Slide:
     notes: str = ""
     evidence: bool = False
     """Whether it may stand below the answer to the prediction before it: the cell follows it, with no prose between."""
+    asked: str = ""
+    """The sentence that asks, of a prediction; its answer repeats it."""
 
 
 def slides(notebook: NotebookNode) -> list[Slide]:
@@ -70,7 +74,18 @@ def slides(notebook: NotebookNode) -> list[Slide]:
             below = below and not {"exercise", "bug"} & set(cell.metadata) and "interactive" not in tags(cell)
             made = [replace(slide, evidence=below) for slide in _of_code(cell)]
             deck += [slide for slide in made if "interactive" not in tags(cell) or not _is_drawn(slide, deck)]
-    return _without_bare_headings(_with_claims_below(_with_evidence(deck)))
+    return _under_sections(_without_bare_headings(_with_claims_below(_with_evidence(deck))))
+
+
+def _under_sections(deck: list[Slide]) -> list[Slide]:
+    """Put above each figure without a title that of its section, small."""
+    above = ""
+    for i, slide in enumerate(deck):
+        if slide.kind == "figure" and not slide.title:
+            deck[i] = replace(slide, body=f'<p class="asked">{above}</p>{slide.body}')
+        elif slide.kind in ("section", "vote") and slide.title not in ("", "Predict"):
+            above = slide.title
+    return deck
 
 
 def _without_bare_headings(deck: list[Slide]) -> list[Slide]:
@@ -149,7 +164,8 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
         if "predict" in tags(cell) and (heading, written) == sections[-1]:
             asked = text.partition("\n- **A.**")[0]
             asked = re.sub(r"^\*\*Predict\.\*\*\s*", "", asked.strip())
-            yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{_markdown(asked)}</div>')
+            body, question = _markdown(asked), _sentences(asked.rpartition("\n\n")[2])[-1]
+            yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{body}</div>', asked=_inline(question))
         elif heading or _shown(text):
             first, *more = _shown(text) or [_first_sentences(text, 2)]
             yield Slide("section", _inline(heading), _markdown(first), _markdown(text))
@@ -229,12 +245,14 @@ def _ask(deck: list[Slide], cell: NotebookNode) -> None:
     except UnknownPrediction:
         return
     last = next((i for i in range(len(deck) - 1, -1, -1) if deck[i].kind == "vote"), None)
+    question = ""
     if last is not None:
+        question = f'<p class="asked">{deck[last].asked}</p>'
         options = _options([(option.letter, option.text) for option in asked.options])
         deck[last] = replace(deck[last], body=deck[last].body + options)
     right = next(option for option in asked.options if option.letter == asked.right)
     notes = "".join(f"<p><b>{option.letter}</b> {option.text}: {option.explanation}</p>" for option in asked.options)
-    body = f'<div class="answer"><p><b class="letter">{right.letter}</b> {right.text}</p></div>'
+    body = f'<div class="answer">{question}<p><b class="letter">{right.letter}</b> {right.text}</p></div>'
     deck += [Slide("answer", "Answer", body, notes), Slide("why", "", f"<p>{right.explanation}</p>", evidence=True)]
 
 
@@ -349,8 +367,13 @@ def _converter() -> MarkdownIt:
 
 
 def _markdown(text: str) -> str:
-    return _converter().render(_TO_A_FILE.sub(r"\1", text.strip()))
+    return _converter().render(_with_subscripts(_TO_A_FILE.sub(r"\1", text.strip())))
 
 
 def _inline(text: str) -> str:
-    return _converter().renderInline(" ".join(text.split()))
+    return _converter().renderInline(_with_subscripts(" ".join(text.split())))
+
+
+def _with_subscripts(text: str) -> str:
+    """Set the subscripts of symbols that stand outside of code and formulas: d_k."""
+    return _SYMBOL.sub(lambda found: found[1] or f"{found[2]}<sub>{found[3]}</sub>", text)

@@ -1,4 +1,5 @@
-// Typeset, narrow wide formulas, make every slide fit its 1280 × 720, then start reveal.js; with ?print lay the slides out as sheets.
+// Typeset, narrow wide formulas, make every slide fit its 1280 × 720, then start reveal.js; with ?print lay the slides out as sheets,
+// on a phone one below the other, in letters to read.
 (function () {
   "use strict";
   const SMALLEST = 0.5, LEAST_ROOM = 0.75;
@@ -35,12 +36,30 @@
     section.dataset.fit = Math.min(scale, formulas).toFixed(2);
   }
 
+  /** Show the slide of the address, and in the address the slide that is shown. */
+  function read() {
+    const sections = [...document.querySelectorAll(".slides > section")], asked = Number(location.hash.slice(2)) || 0;
+    sections.forEach((section, i) => { section.dataset.page = `${i + 1} / ${sections.length}`; });
+    sections[Math.min(asked, sections.length - 1)].scrollIntoView();
+    const seen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) =>
+      history.replaceState(null, "", `#/${sections.indexOf(target)}`)), { rootMargin: "-20% 0px -80% 0px" });
+    sections.forEach((section) => seen.observe(section));
+  }
+
   async function start() {
-    const printing = location.search.includes("print");
-    if (printing) document.querySelector('link[href$="reveal.css"]').remove(); // it would print an article in black
+    const printing = location.search.includes("print"), narrowest = matchMedia("(max-width: 600px)"), reading = !printing && narrowest.matches;
+    if (printing || reading) document.querySelector('link[href$="reveal.css"]').remove(); // it would print an article in black
+    if (!printing) narrowest.addEventListener("change", () => location.reload());
+    document.documentElement.classList.toggle("reading", reading);
     await window.MathJax.startup.promise;
     document.querySelectorAll("img").forEach((image) => image.removeAttribute("loading"));
     await Promise.all([...document.images].map((image) => image.decode().catch(() => undefined)));
+    if (reading) {
+      document.querySelectorAll(".slides > section").forEach(narrow);
+      read();
+      document.documentElement.dataset.ready = "true";
+      return;
+    }
     document.body.classList.add("measuring");
     document.querySelectorAll(".slides > section").forEach(fit);
     document.body.classList.remove("measuring");

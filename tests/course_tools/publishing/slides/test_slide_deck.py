@@ -272,6 +272,43 @@ def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(dec
         assert min(legends) > 1 / 60
 
 
+SMALL = """
+[...document.querySelectorAll('.body :is(p, li, td, pre, figcaption)')].filter(part => part.textContent.trim() &&
+  !part.closest('aside') && parseFloat(getComputedStyle(part).fontSize) < 16).map(part => part.textContent.slice(0, 60))
+"""
+
+
+@pytest.mark.browser
+def test_on_a_phone_the_slide_of_the_address_is_shown_in_letters_to_read(deck):
+    with chromium() as browser, Visit(browser, deck.as_uri() + "#/16", 390) as visit:
+        shown = visit.page.locator(".slides > section").nth(16)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert abs(shown.bounding_box()["y"]) < 2
+        assert shown.get_attribute("data-page").startswith("17 / ")
+        assert visit.page.evaluate(SMALL) == []
+        visit.page.evaluate("document.querySelectorAll('.slides > section')[20].scrollIntoView()")
+        visit.page.wait_for_function("location.hash === '#/20'")
+
+
+NAMES = """
+[...document.querySelectorAll('section.diagram img')].map(image => {
+  const slide = image.closest('section');
+  slide.style.setProperty('display', 'flex', 'important');
+  slide.removeAttribute('hidden');
+  return 15 * Math.min(image.clientWidth / image.naturalWidth, image.clientHeight / image.naturalHeight) / slide.clientHeight;
+})
+"""
+"""The height of the names, 15 units, as a share of the slide's."""
+
+
+@pytest.mark.browser
+def test_the_names_in_a_diagram_are_as_high_as_a_37th_of_the_slide(deck):
+    with chromium() as browser, Visit(browser, deck, 1280, 720) as visit:
+        drawn = visit.page.evaluate(NAMES)
+        assert len(drawn) == 3
+        assert min(drawn) > 1 / 37
+
+
 @pytest.mark.browser
 def test_the_pdf_has_a_sheet_for_each_slide(deck):
     if CHROMIUM is None:
