@@ -22,8 +22,8 @@ def test_it_is_one_page():
 
 def test_its_numbers_are_those_of_the_course():
     lectures = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
-    row = README.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0].split("\n")[3]
-    n_lectures, n_exercises, n_wrong, n_claims, _ = (int(re.sub(r"\D", "", cell)) for cell in row.strip("| ").split("|"))
+    line = README.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0]
+    n_lectures, n_exercises, n_wrong, n_claims, _ = (int(re.sub(r"\D", "", part)) for part in line.split("·"))
     assert n_lectures == len(lectures)
     assert n_exercises == len(exercises())
     assert 0 <= sum(len(item.wrong) for item in exercises()) - n_wrong < 100

@@ -49,11 +49,14 @@ def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
     n_wrong = sum(len(item.wrong) for items in asked.values() for item in items)
     built = [nbformat.read(each.solution, as_version=4) for each in lectures if each.solution.exists()]
     n_claims = sum(len(claims(solution)) for solution in built)
-    numbers = (
-        "| lectures | exercises | wrong answers tested | claims measured and asserted | data downloads |\n"
-        "| --- | --- | --- | --- | --- |\n"
-        f"| {len(lectures)} | {sum(map(len, asked.values()))} | {_about(n_wrong)} | {_about(n_claims)} | 0 |"
-    )
+    counts = {
+        "lectures": len(lectures),
+        "exercises": sum(map(len, asked.values())),
+        "wrong answers tested": _about(n_wrong),
+        "claims measured and asserted": _about(n_claims),
+        "data downloads": 0,
+    }
+    numbers = " · ".join(f"**{n}** {what}" for what, n in counts.items())
     rows = ["| Lecture | You build | Minutes: core + further |", "| --- | --- | --- |"]
     for lecture in lectures:
         link = f"[{lecture.number} {cell(lecture.title)}]({lecture.name(lecture.unsolved)})"

@@ -30,8 +30,10 @@ _CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_
 _SWITCHED = ((None, 2_500), ("mask", 3_000), (None, 1_500), ("positions", 3_000))
 """What is switched off in each frame of the microscope, and milliseconds."""
 _LENS = """
-header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input {
+header, footer, .heads, .steps, #reads, .slider, #switches small, #switches input, #parts-title, #effect, #reset, #input {
   display: none !important; }
+#switches label { display: block; }
+#switches li:has(input:not(:checked)) { text-decoration: line-through 2px; }
 body { background: BACKGROUND; } main { padding: 8px; }
 #answer { position: static; border: 0; margin: 0 0 8px; font-size: min(24px, 4.7vw); }
 #answer b { font-size: min(30px, 5.6vw); }
