@@ -71,8 +71,7 @@ config = {
 # ## 2 The last position
 #
 # We begin with the GPT of lecture 07. Each position has a learned vector, which is added to the embedding of the token. The next
-# cell trains it on pieces of 64 characters of Python's language reference. Its table has 256 position vectors, so it can read
-# longer texts.
+# cell trains it on pieces of 64 characters of Python's language reference. Its table has 256 position vectors.
 #
 # **Predict.** How well does it predict the characters after the 64th?
 #
@@ -131,9 +130,8 @@ inside, beyond = slice(T // 2 - 1, T - 1), slice(LONG // 2 - 1, None)
 claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 
 # %% [markdown]
-# The comparison is unfair to GPT: trained on longer texts, it would read longer texts, up to the end of its table. But it shows
-# what we would like to have: positions that are not the rows of a table, and scores that depend on how far apart two tokens are, not
-# on where they stand.
+# The comparison is unfair: trained on longer texts, GPT would read them, up to the end of its table. But it shows what we would
+# like: positions that are not the rows of a table, and scores that depend on how far apart two tokens are, not on their places.
 #
 # ## 3 Rotary positions
 #
@@ -208,7 +206,9 @@ suspect = check("17.1", suspect)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** The score of a query with an equal key by their distance. Which of the two sliders changes nothing, and why? What
-# does a larger base do to far keys? (Llama 3, made for longer texts, has the base 500,000.)
+# does a larger base do to far keys? (Llama 3 has the base 500,000.)
+#
+# `python3 course.py microscope` writes `microscope_decoder.html`: a Llama whose rotations you stop.
 
 
 # %% tags=["interactive"]

@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has its own record")
     study.add_argument("-j", "--jobs", type=_count, default=1, metavar="N", help="parallel runs, one thread each (default: 1)")
     study.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler for the runs; local = start one (extra [dask])")
-    microscope = commands.add_parser("microscope", help="write the attention microscope: two pages that need no server")
+    microscope = commands.add_parser("microscope", help="write the attention microscope: pages that need no server")
     microscope.add_argument(
         "--out", type=Path, default=Path("microscope.html"), metavar="FILE", help="default: microscope.html"
     )

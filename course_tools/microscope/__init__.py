@@ -13,7 +13,7 @@ from course_tools.whole_file import write_whole
 
 __all__ = ["ROOMS", "page", "room_weights", "write"]
 
-ROOMS = {"memory": ("18", "A memory of fixed size")}
+ROOMS = {"decoder": ("17", "The decoder of today"), "memory": ("18", "A memory of fixed size")}
 """The further rooms: the lecture and the title of each."""
 _HERE = Path(__file__).parent
 
@@ -43,13 +43,14 @@ def page(view: str = "reverse", lecture: str | None = None, file: str | None = N
     back += [f'<a href="{file}">← Attention microscope</a>'] if room and file else []
     opens = f"<p>Part of lecture {number}, {name}: <code>python3 course.py lab {number}</code> opens it.</p>"
     doors = [f'<a class="door" href="{_beside(file, each)}">{ROOMS[each][1]} →</a>' for each in ROOMS] if file else []
+    scripts = (f"{view}.js",) if room else ("transformer.js", "page.js")
     parts = {
         "<!--BACK-->": " · ".join(back),
         "<!--COMMAND-->": "" if lecture else opens,
         "<!--DOORS-->": "".join(doors),
         "/*STYLE*/": _text("page.css"),
         "/*MODELS*/": stored,
-        "/*SCRIPT*/": "\n".join(map(_text, ("transformer.js", "parts.js", f"{view if room else 'page'}.js"))),
+        "/*SCRIPT*/": "\n".join(map(_text, ("arithmetic.js", "parts.js", *scripts))),
         'data-view="reverse"': f'data-view="{view}"',
     }
     text = _text(f"{view if room else 'page'}.html")

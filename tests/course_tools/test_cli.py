@@ -8,6 +8,7 @@ import pytest
 
 from course_tools import cli as command
 from course_tools.bank import exercise, exercises
+from course_tools.microscope import ROOMS
 from course_tools.publishing import lectures, project_root
 
 
@@ -63,11 +64,12 @@ def test_the_command_starts_without_torch():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
 
 
-def test_the_microscope_is_written_with_its_room_beside_it(tmp_path, capsys):
+def test_the_microscope_is_written_with_its_rooms_beside_it(tmp_path, capsys):
     assert command.main(["microscope", "--out", str(tmp_path / "new" / "page.html")]) == 0
     assert capsys.readouterr().out == f"wrote {tmp_path / 'new' / 'page.html'}\n"
     assert "<title>Attention microscope</title>" in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
-    assert (tmp_path / "new" / "page_memory.html").is_file()
+    for room in ROOMS:
+        assert (tmp_path / "new" / f"page_{room}.html").is_file()
 
 
 def test_an_exam_gets_what_was_asked_for_and_a_refusal_is_one_line(tmp_path, monkeypatch, capsys):
