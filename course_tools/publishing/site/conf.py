@@ -37,7 +37,8 @@ mathjax3_config = {
     "tex": {
         "packages": {"[-]": ["require", "autoload"]},  # they would load files
         "inlineMath": [["$", "$"], ["\\(", "\\)"]],
-    }
+    },
+    "chtml": {"displayAlign": "left"},  # as tables, diagrams and charts
 }
 myst_mathjax_classes = "tex2jax_process|mathjax_process|math|text_html"  # predictions are HTML outputs, with formulas in $
 

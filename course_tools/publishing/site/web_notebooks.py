@@ -30,6 +30,10 @@ _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 _ASKED = re.compile(r'predict\("([^"]+)"\)')
 _LENS = re.compile(r'srcdoc="[^"]*data-view=&quot;(\w+)&quot;[^"]*"')
 """The microscope that a notebook contains, and its first view; a page of the site shows the site's microscope instead."""
+_FACTS = re.compile(
+    r"\*\*Prerequisites:\*\*\s+(.+?)\s+\*\*Time:\*\*\s+(.+?)\s+Runs in (.+?memory\.)\s*(.*?)(?=\n\n|\Z)", re.DOTALL
+)
+"""What a lecture needs, the student's time, the computer's, and what may follow."""
 _ROOM = re.compile(r"`(microscope_\w+\.html)`")
 """A further room of the microscope, which a site has beside its first page."""
 
@@ -41,7 +45,7 @@ def page_of(
 
     Args:
         notebook: a solution, as it is committed.
-        banner: Markdown that goes below the first heading.
+        banner: Markdown that goes below the first paragraph.
         figures: the folder that its figures are written to, served as `../_static/figures`.
         relink: rewrites the links of a Markdown text.
         index: anchor of a section -> words by which the search should find it.
@@ -77,8 +81,10 @@ def page_of(
                 shown = _LENS.sub(r'src="../microscope.html#\1" loading="lazy"', "".join(data["text/html"]))
                 data["text/html"] = with_files(shown, figures, f"../{FIGURES}")
     head = cells[0]
-    title, _, rest = head.source.partition("\n")
-    notebook.cells = [new_markdown_cell(f"{title}\n\n{banner}\n{rest}", metadata=head.metadata, id=head.id), *cells[1:]]
+    title, about, rest = head.source.split("\n\n", 2)
+    rest = _FACTS.sub(r"- **Needs:** \1\n- **Time:** \2\n- **Machine:** \3\n\n\4", rest)
+    source = f"{title}\n\n{about}\n\n{banner}\n\n{rest}"
+    notebook.cells = [new_markdown_cell(source, metadata=head.metadata, id=head.id), *cells[1:]]
     return notebook
 
 
@@ -156,5 +162,5 @@ def _prompt(words: str) -> dict[str, str]:
 
 def _claim_line(id: str, shown: str) -> str:
     """Write a claim as one line: its sentence, and its id, which links to the conditions on the page of claims."""
-    link = f'<a href="../docs/claims.html" title="What must hold: all claims">{id}</a>'
+    link = f'<a href="../docs/claims.html" title="What must hold: all claims">claim {id}</a>'
     return f'<p class="claim">{_SENTENCE.match(shown)[1]} {link}</p>'

@@ -12,11 +12,13 @@ from urllib.parse import unquote
 
 import nbformat
 
+from course_tools.microscope import ROOMS
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.companion import resolve
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
 from course_tools.publishing.sections import headings, site_anchor
+from course_tools.publishing.student_time import student_time
 
 DOCUMENTS = {
     "For students": ("start", "glossary", "notation"),
@@ -166,9 +168,12 @@ def landing(
         picture: whether the site has `_static/pictures`.
         sections: caption -> pages of the menu, as paths from the root of the site.
     """
-    first = next((each for each in lectures if each.number == "04"), lectures[0])
-    doors = (("microscope.html", "Try the microscope"), (f"lectures/{first.stem}.html", f"Read lecture {first.number}"))
-    buttons = " ".join(f'<a class="sd-btn sd-btn-primary" href="{to}">{words}</a>' for to, words in doors)
+    read = next((each for each in lectures if each.number == "04"), lectures[0])
+    words = f"Read lecture {read.number}, {read.title} ({student_time(read).core} min)"
+    buttons = f'<a class="sd-btn sd-btn-primary" href="lectures/{read.stem}.html">{words}</a>'
+    if lectures[0] != read:
+        first = f"Begin with {lectures[0].number}, {lectures[0].title}"
+        buttons += f' <a class="sd-btn sd-btn-outline-primary" href="lectures/{lectures[0].stem}.html">{first}</a>'
     counts = (
         (figures.lectures, "lectures"),
         (figures.exercises, "exercises"),
@@ -179,10 +184,16 @@ def landing(
     numbers = "".join(f"<li><b>{count:,}</b> {words}</li>" for count, words in counts)
     sample = f"```{{raw}} html\n{_picture('check', alternative_text())}\n```\n"
     lens = '<iframe src="microscope.html" title="Attention microscope" loading="lazy"></iframe>'
-    lens += f'<a href="microscope.html">{_picture("microscope", _LENS)}</a>'
+    door = '<span class="sd-btn sd-btn-primary">Open the live page</span>'
+    lens += f'<a href="microscope.html">{_picture("microscope", _LENS)}{door}</a>'
     return "\n".join(
         [
-            _HEAD.format(buttons=buttons, sample=sample if picture else _VERDICT, lens=lens if picture else ""),
+            _HEAD.format(
+                lectures=figures.lectures,
+                buttons=buttons,
+                sample=sample if picture else _VERDICT,
+                lens=lens if picture else "",
+            ),
             _NUMBERS.format(numbers=numbers),
             _MAP.format(cards="\n".join(cards)),
             _DOORS.format(teacher=next(iter(sections.get("For teachers", [])), "docs/grading")),
@@ -228,16 +239,21 @@ def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
 
 
 def banner(lecture: Lecture) -> str:
-    """Write what is below the title of a lecture: how to solve it in the course's folder, slides, both notebooks."""
+    """Write the buttons of a lecture: how to solve it in the course's folder, its live page, slides, both notebooks."""
+    live = next((room for room, (number, _) in ROOMS.items() if number == lecture.number), None)
+    page = f"../microscope_{live}.html" if live else "../microscope.html"
     buttons = (
-        ("sd-btn-primary", "../index.html#how-to-install-it", "", "Set up and solve it"),
-        ("sd-btn-outline-primary", f"../slides/{lecture.stem}.html", "", "Slides"),
-        ("sd-btn-outline-primary", f"../notebooks/lectures/{lecture.stem}.ipynb", " download", "Download the notebook"),
-        ("sd-btn-outline-primary", f"../notebooks/solutions/{lecture.stem}.ipynb", " download", "Download it solved"),
+        ("../index.html#how-to-install-it", "", "Set up and solve it"),
+        *([(page, "", "Try it live")] if live or lecture.number == "04" else []),
+        (f"../slides/{lecture.stem}.html", "", "Slides"),
+        (f"../notebooks/lectures/{lecture.stem}.ipynb", " download", "↓ Notebook"),
+        (f"../notebooks/solutions/{lecture.stem}.ipynb", " download", "↓ Solution"),
     )
-    row = " ".join(f'<a class="sd-btn {look}" href="{to}"{how}>{words}</a>' for look, to, how, words in buttons)
-    command = f"python3 course.py lab {lecture.number}"
-    return f'<p class="doors">{row}</p>\n\n`{command}` opens your own copy of the notebook; it needs the course\'s folder.\n'
+    looks = ("sd-btn-primary", *["sd-btn-outline-primary"] * len(buttons))
+    row = " ".join(
+        f'<a class="sd-btn {look}" href="{to}"{how}>{words}</a>' for look, (to, how, words) in zip(looks, buttons, strict=False)
+    )
+    return f'<p class="doors">{row}</p>'
 
 
 def _picture(name: str, alt: str) -> str:
@@ -264,8 +280,8 @@ _LENS = (
 )
 _HEAD = """# Attention, from the ground up
 
-Build attention, transformers, ViT, DETR, SimCLR and a Llama yourself. The course tells you **which** mistake you made, and
-every claim of a lecture is measured while it runs.
+Build attention, transformers, ViT, DETR, SimCLR and a Llama yourself, in {lectures} Jupyter lectures for people who know Python
+and tensors. The course tells you **which** mistake you made.
 
 ```{{raw}} html
 <p class="doors">{buttons}</p>
@@ -313,8 +329,9 @@ einops and jaxtyping.
 
 _INSTALL = """## How to install it
 
-Download the course or clone its repository. In its folder, `python3 course.py lab` installs what the lectures need and opens
-them. [Questions and answers](docs/start.md); [other ways](docs/running.md): conda, Docker, Binder, Google Colab.
+Download the course or clone its repository. In its folder, `python3 course.py lab 04` installs what the lectures need and
+opens your own copy of lecture 04. [Questions and answers](docs/start.md); [other ways](docs/running.md): conda, Docker, Binder,
+Google Colab.
 """
 
 

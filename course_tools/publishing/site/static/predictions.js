@@ -20,7 +20,7 @@
         const chosen = head.textContent.trim()[0] === letter;
         option.open = true;
         head.dataset.mark = (right ? "✓" : "✗") + (chosen ? " your choice" : "");
-        option.classList.toggle("right", right);
+        option.classList.add(right ? "right" : "wrong");
       });
     options.forEach((option) => {
       option.classList.add("option");

@@ -57,6 +57,24 @@
     });
   }
 
+  /** Set the subscripts of symbols outside of code and formulas: d_k. */
+  function setSubscripts() {
+    const kept = "code, pre, script, style, textarea, mjx-container, .math", symbol = /\b([A-Za-z])_([a-z]|model|ff)\b/;
+    for (const part of document.querySelectorAll(".bd-article, .bd-toc, .bd-links")) {
+      const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT), found = [];
+      while (walker.nextNode()) if (symbol.test(walker.currentNode.data) && !walker.currentNode.parentElement.closest(kept)) found.push(walker.currentNode);
+      for (const text of found) {
+        for (let rest = text, match; (match = symbol.exec(rest.data)); ) {
+          const below = document.createElement("sub");
+          below.textContent = match[2];
+          rest = rest.splitText(match.index + 1);
+          rest.data = rest.data.slice(1 + match[2].length);
+          rest.before(below);
+        }
+      }
+    }
+  }
+
   function whenTypeset(then) {
     const ready = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
     if (ready) ready.then(then);
@@ -89,6 +107,7 @@
     nameLists();
     nameMenus();
     whenTypeset(function () {
+      setSubscripts();
       markAll();
       document.documentElement.dataset.ready = "true";
     });

@@ -132,6 +132,14 @@ def test_the_page_of_a_lecture_shows_tasks_and_folds_hints_and_answers(site):
     assert all((site / "notebooks" / folder / "04_self_attention.ipynb").is_file() for folder in ("lectures", "solutions"))
 
 
+def test_a_lecture_opens_with_its_subject_then_its_doors_then_what_it_needs(site):
+    page = (site / "lectures/04_self_attention.html").read_text(encoding="utf-8")
+    parts = ["every token of a text looks up", "Set up and solve it", "Try it live", "Needs:", "Time:", "Machine:"]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert '<a class="sd-btn sd-btn-outline-primary" href="../microscope.html">Try it live</a>' in page
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_head_of_a_page_describes_it_once_and_every_icon_is_drawn(site, page):
     text = (site / page).read_text(encoding="utf-8")
@@ -221,6 +229,22 @@ def test_every_formula_is_typeset_and_a_wide_one_can_be_scrolled_by_keyboard(vis
         " || node.getBoundingClientRect().left < node.parentElement.getBoundingClientRect().left - 1).length"
     )
     assert cut == 0
+
+
+RAW_SYMBOLS = """
+(() => { const walker = document.createTreeWalker(document.querySelector(".bd-article"), NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) if (/\\b[dTW]_[a-zA-Z]\\b/.test(walker.currentNode.data)
+    && !walker.currentNode.parentElement.closest("code, pre, script, mjx-container")) found.push(walker.currentNode.data);
+  return found; })()
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("visit", ["lectures/04_self_attention.html"], indirect=True)
+def test_subscripts_are_set_in_headings_tables_and_prose(visit):
+    assert visit.page.locator("h2", has_text="4 Why divide by").locator("sub").inner_text() == "k"
+    assert visit.page.locator(".bd-article td sub").count() > 2
+    assert visit.page.evaluate(RAW_SYMBOLS) == []
 
 
 @pytest.mark.browser
