@@ -145,11 +145,11 @@ def measure_saturation(sizes: Sequence[int], n_keys: int = 16, n_queries: int = 
 def show_saturation(found: Saturation) -> None:
     """Draw the mean of the largest weight against the size of the keys, with and without the scale."""
     scaled, unscaled, sizes = found.largest[SCALED], found.largest[UNSCALED], found.sizes
-    lines = {name: (sizes, means) for name, means in found.largest.items()}
+    lines = {name.replace("√d_k", r"$\sqrt{d_k}$"): (sizes, means) for name, means in found.largest.items()}
     show(
         curves(
             lines,
-            "size of the keys, d_k",
+            "size of the keys, $d_k$",
             "largest weight of a query, mean",
             "random queries and keys",
             log="x",

@@ -78,7 +78,7 @@ def masks() -> Diagram:
     d.grid(["###.."], 240, 84, 22, {"#": "softmax"})
     d.grid([min(i + 1, 3) * "#" + (5 - min(i + 1, 3)) * "." for i in range(5)], 394, 84, 22, {"#": "softmax"})
     d.note("keys →, queries ↓", 86, 14)
-    d.note("yellow: may\nbe attended to", 240, 30)
+    d.note("filled: may\nbe attended to", 240, 30)
     d.note("a length of 3, T = 5", 240, 120)
     d.circle("&", 163, 84)
     d.circle("=", 317, 84)
