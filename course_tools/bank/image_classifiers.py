@@ -145,7 +145,8 @@ def _model(measured: Measured, truth: Truth) -> str | None:
     return fault_of_classes(measured.outputs, (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1))
 
 
-def _patches(measured: Measured, truth: Truth) -> str | None:
+def every_patch(measured: Measured, truth: Truth) -> str | None:
+    """Require that every patch influences the logits."""
     n = int((_influences(measured) < UNMOVED).sum())
     return f"{n} of the 16 patches of 2 × 2 pixels can be replaced without changing the logits." if n else None
 
@@ -185,10 +186,9 @@ def _score(measured: Measured, truth: Truth) -> str | None:
 
 
 TRAINED = ("training", "evaluation")
-EVERY_PATCH = holds("patches", "Every patch influences the logits.", _patches, 1, TRAINED)
 SQUARE_PATCHES = "Each token is a square patch, and every patch influences the logits."
 MIXES_PATCHES = (
-    holds("patches", SQUARE_PATCHES, every(_patches, _squares), 1, TRAINED),
+    holds("patches", SQUARE_PATCHES, every(every_patch, _squares), 1, TRAINED),
     holds("order", "The logits depend on the position of a patch.", _order, 1, TRAINED),
     holds("attention", "Tokens attend to each other, with weights that depend on their content.", _mixes, 2, TRAINED),
 )
@@ -236,10 +236,10 @@ def reads_no_squares(measured: Measured, truth: Truth) -> bool:
     if len(values) != 1 + SIDE**2:
         return False
     token = (values[1:] - values[0]).abs().sum(-1).argmax(-1).reshape(SIDE, SIDE)
-    return not any(_is_cut_into(token, P) for P in (2, 4))
+    return not any(is_cut_into(token, P) for P in (2, 4))
 
 
-def _is_cut_into(token: Tensor, P: int) -> bool:
+def is_cut_into(token: Tensor, P: int) -> bool:
     """Whether the number of the token of each pixel (8, 8) is the same in each square of P × P pixels, and no two share one."""
     squares = token.unfold(0, P, P).unfold(1, P, P).flatten(2)
     return bool((squares == squares[..., :1]).all()) and len(squares[..., 0].unique()) == (SIDE // P) ** 2

@@ -41,6 +41,8 @@ CUT = 20
 """First position at which the windows of a pair differ."""
 NEAR, SHORT = 3, 7
 """Number of the last tokens of a window that are near, and the length of a short window."""
+LEAST_READ = 16
+"""Length of a window that is on no other page by chance."""
 LEAST_LEARNED = 1_000
 """Least number of weights that a recurrence learns. One with 16 units and as many features has more than twice as many."""
 
@@ -80,6 +82,8 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
         "next": spans[:, T],
         "next but one": spans[:, T + 1],
         "windows": windows,
+        "text": text,
+        "held out": held_out,
         "n_steps": n_steps,
         "unigram": _table(text, windows, spans[:, T], 0),
         "bigram": _table(text, windows, spans[:, T], 1),
@@ -171,7 +175,9 @@ def carries_a_state(measured: Measured, truth: Truth) -> str | None:
 
 
 def beats_the_frequencies(measured: Measured, truth: Truth) -> str | None:
-    """Require a loss 0.2 nats below that of the character frequencies."""
+    """Require a loss 0.2 nats below that of the character frequencies, of a model that was not trained on held-out text."""
+    if reads_held_out_text(measured, truth):
+        return "In training, the model read text that is held out."
     return _worse_than(measured, truth, "unigram", 0.2, "the character frequencies")
 
 
@@ -328,6 +334,18 @@ def gives_probabilities(measured: Measured, truth: Truth) -> bool:
     return bool((output >= 0).all()) and any(bool((total - 1).abs().max() < 1e-3) for total in sums)
 
 
+def reads_held_out_text(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a window that the model read in training is in the held-out text, and not in the text that it was given."""
+    read = {_letters(row) for tokens in measured.read if tokens.ndim == 2 for row in tokens if len(row) >= LEAST_READ}
+    held_out, given = _letters(truth["held out"]), _letters(truth["text"])
+    return any(window in held_out and window not in given for window in read)
+
+
+def _letters(tokens: Tensor) -> str:
+    """Write tokens as characters, one for each."""
+    return "".join(map(chr, tokens.clamp(0, N_TOKENS).tolist()))
+
+
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
     """Evidence: the loss is that of an untrained model."""
     return loss_after(measured, truth["next"]) > math.log(N_TOKENS) - 0.15
@@ -356,6 +374,14 @@ def loop_mistakes(wrong: loops.Submissions, says: Mapping[str, str] = loops.LOOP
     """Add the mistakes of any training loop, with the parts and numbers of `Submissions.loop_mistakes`."""
     probabilities = both(gives_probabilities, fails_to_learn)
     wrong.loop_mistakes(fails_to_learn, has_learned_nothing, says, probabilities=probabilities, **how)
+    drawn_elsewhere = {"part": 0.5, "batch": lambda text: loops.drawn(_texts()[1])}
+    wrong.add("trained_on_held_out_text", HELD_OUT, drawn_elsewhere, proof=reads_held_out_text)
+
+
+HELD_OUT = (
+    "Your model learned from text that is held out, so that what it scores there says nothing. Train it with the text that the "
+    "function is given, and read no other."
+)
 
 
 class OfAnLSTM(nn.Module):

@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_leaves
 
 _aten = torch.ops.aten
 _PRODUCTS = (_aten.bmm.default, _aten.mul.Tensor, _aten.mm.default)
+_EMBEDS = ("mm", "addmm", "bmm", "convolution")
+_EXPONENTIALS = ("exp", "exp2", "_softmax", "_safe_softmax", "_sparse_softmax")
 _MOST_KEYS = 64
 """Most keys of a product of two plain matrices, as for one example; a larger one may compare with all training examples."""
 _RECURRENT_LAYER = _aten.mkldnn_rnn_layer.default
@@ -49,6 +51,8 @@ class Probe(NamedTuple):
     the number of causal weights whose ratios differ between two queries that come equally far after their keys, (): on a text
     of one repeated token, scores depend on more than the distance. `depth` is the length of the longest chain of nonlinear
     operations that leads to the result, (). `gates` are the numbers to which sigmoids and tanhs were applied, (2,).
+    `exponentials` is the number of entries of which exponentials were taken, also by a softmax, (). `embedded` is what the
+    first product or convolution gave for each example, (B, n), its numbers in their order; empty if it has no rows of each.
     """
 
     averaged: Tensor
@@ -57,6 +61,8 @@ class Probe(NamedTuple):
     by_position: Tensor
     depth: Tensor
     gates: Tensor
+    exponentials: Tensor
+    embedded: Tensor
 
 
 def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
@@ -72,7 +78,8 @@ def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
     averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
     values = torch.zeros(0) if mode.values is None else mode.values
     depth = mode.chains.of(output) if isinstance(output, Tensor) else 0
-    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position), torch.tensor(depth), torch.tensor(mode.gates))
+    numbers = map(torch.tensor, (mode.n_by_position, depth, mode.gates, mode.n_exponentials))
+    return Probe(averaged, values, counts, *numbers, torch.zeros(0) if mode.embedded is None else mode.embedded)
 
 
 class _Chains:
@@ -123,8 +130,9 @@ class _EqualWeights(TorchDispatchMode):
     def __init__(self, n_examples: int) -> None:
         super().__init__()
         self.n_examples = n_examples
-        self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = 0
+        self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = self.n_exponentials = 0
         self.values: Tensor | None = None
+        self.embedded: Tensor | None = None
         self.gates = [0, 0]
         self.chains = _Chains()
 
@@ -133,17 +141,26 @@ class _EqualWeights(TorchDispatchMode):
     ) -> object:
         """Run an operation, with other weights if it is a product with attention weights."""
         self.n_operations += len(arguments[0]) if operation is _RECURRENT_LAYER else 1
+        given = _tensors((arguments, options or {}))  # not the equal weights: a freed tensor may have had their address
         if operation in _PRODUCTS and all(isinstance(x, Tensor) and x.is_floating_point() for x in arguments[:2]):
             arguments = self._with_equal_weights(operation, *arguments)
-        given = _tensors((arguments, options or {}))
         result = operation(*arguments, **(options or {}))
         self.chains.note(operation, given, _tensors(result))
         self._note_gates(operation, result)
+        if self.embedded is None and operation._overloadpacket.__name__ in _EMBEDS:
+            self.embedded = self._by_example(result)
         return result
 
+    def _by_example(self, result: Tensor) -> Tensor:
+        """The numbers of each example, (B, n)."""
+        rows = result[0] if len(result) == 1 < self.n_examples else result
+        return (rows.reshape(self.n_examples, -1) if len(rows) % self.n_examples == 0 else rows[:0]).cpu().clone()
+
     def _note_gates(self, operation: object, result: object) -> None:
-        """Count sigmoids, also those written with `exp`, and tanhs; torch's LSTM takes three and two of each of its units."""
+        """Count exponentials, sigmoids (`exp` too) and tanhs; torch's LSTM takes three and two of each of its units."""
         kernel = operation._overloadpacket.__name__.removesuffix("_")
+        if kernel in _EXPONENTIALS or operation is _aten.pow.Scalar:
+            self.n_exponentials += result.numel()
         for i, names in enumerate((("sigmoid", "exp", "hardsigmoid"), ("tanh",))):
             if kernel in names:
                 self.gates[i] += result.numel()

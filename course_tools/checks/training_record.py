@@ -19,6 +19,8 @@ from course_tools.checks.outcome import NotAFunction
 
 MOST_READ = 40
 """Number of calls of the model that are recorded during training."""
+MOST_INSIDE = 12
+"""Number of calls of the returned model that are recorded wherever it was a part of another one."""
 LARGEST_READ = 2**16
 """Largest input that is recorded, in numbers."""
 MOST_LOSSES = 2000
@@ -50,6 +52,8 @@ class Measured(NamedTuple):
 
     `late` is the fraction of the weights of the returned model that the first ten updates did not update; 0 if no optimizer was
     used. `begins` is False if the model has `start`, which raises an error for no tokens; there are no `steps` then.
+
+    `read_inside` are the inputs of the first calls of the returned model itself, also where it was a part of a larger module.
     """
 
     outputs: list[Tensor]
@@ -69,6 +73,7 @@ class Measured(NamedTuple):
     late: float
     settled: bool = True
     begins: bool = True
+    read_inside: Sequence[Tensor] = ()
 
 
 class RecordedLosses(NamedTuple):
@@ -132,6 +137,7 @@ def measure(
         late / max(n_parameters, 1) if record.n_steps else 0.0,
         settled,
         begins,
+        record.read_by.get(model, []) if isinstance(model, nn.Module) else [],
     )
 
 
@@ -247,6 +253,7 @@ class Recorder(contextlib.ExitStack):
         self.n_steps = self.n_backward = self.n_kept = self._depth = 0
         self.losses: list[float] = []
         self.read: list[Tensor] = []
+        self.read_by: dict[nn.Module, list[Tensor]] = {}
         self.moved_at_first = 0.0
         self.stepped: set[int] = set()
         self.first_stepped: set[int] = set()
@@ -285,11 +292,18 @@ class Recorder(contextlib.ExitStack):
     def _enter_module(self, module: nn.Module, inputs: tuple) -> None:
         self._depth += 1
         first = next((x for x in inputs if isinstance(x, Tensor)), None)
-        if self._depth > 1 or first is None or not torch.is_grad_enabled() or len(self.read) >= MOST_READ:
+        if first is None or not torch.is_grad_enabled():
+            return
+        is_data = first.numel() <= LARGEST_READ and not first.requires_grad and next(module.parameters(), None) is not None
+        inside = self.read_by.setdefault(module, []) if is_data else None
+        content = first.detach().cpu().clone() if is_data and len(inside) < MOST_INSIDE else None
+        if content is not None:
+            inside.append(content)
+        if self._depth > 1 or len(self.read) >= MOST_READ:
             return
         self.called.update((id(p), p) for p in module.parameters())
-        if first.numel() <= LARGEST_READ and not first.requires_grad and next(module.parameters(), None) is not None:
-            self.read.append(first.detach().cpu().clone())
+        if is_data:
+            self.read.append(first.detach().cpu().clone() if content is None else content)
 
     def _leave_module(self, module: nn.Module, inputs: tuple, output: object) -> None:
         self._depth -= 1

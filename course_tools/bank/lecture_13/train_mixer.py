@@ -17,7 +17,7 @@ from course_lib.models import Mixer
 from course_lib.primitives import patchify
 from course_tools.bank import image_classifiers as classifiers
 from course_tools.bank import training_loops as loops
-from course_tools.bank.image_classifiers import EVERY_PATCH, N_FEW, TRAINED
+from course_tools.bank.image_classifiers import N_FEW, SIDE, SQUARE_PATCHES, TRAINED
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured
@@ -117,16 +117,17 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
 
     The queries are those about images of `image_classifiers.questions`, and features (156, 16, 32) with True and with False:
     three as they are · three times as large · with their channels in another order · with their positions in another order ·
-    with one position replaced, one after the other · with one channel replaced, one after the other.
+    with one position replaced, one after the other · with one channel replaced, one after the other. The model is probed with
+    an image, first as it is and then with 1 added to each of its pixels in turn.
     """
-    (data, queries, *_), truth = classifiers.questions(N_STEPS, draw)
+    (data, queries, _, (_, pixels)), truth = classifiers.questions(N_STEPS, draw)
     x, other = draw.normal(2, N_BASES, N_PATCHES, D_MODEL)
     channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N_PATCHES).argsort()
     replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N_PATCHES, dtype=torch.bool)]
     replaced += [torch.where(where, other, x) for where in torch.eye(D_MODEL, dtype=torch.bool)]
     features = torch.cat([x, 3 * x, x[:, :, channels], x[:, positions], *replaced])
     queries = [*queries, (features, torch.tensor(True)), (features, torch.tensor(False))]
-    return (data, queries), {**truth, "channels": channels, "positions": positions}
+    return (data, queries, (), [pixels]), {**truth, "channels": channels, "positions": positions}
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
@@ -193,6 +194,21 @@ def _channels(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def _squares(measured: Measured, truth: Truth) -> str | None:
+    return "The four pixels of a token are no square of 2 × 2 pixels." if reads_no_squares(measured, truth) else None
+
+
+def reads_no_squares(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in the features of the first layer each pixel changes one token, and the pixels of a token are no square."""
+    embedded = trained.probe_of(measured).embedded
+    if embedded.shape != (1 + SIDE**2, N_PATCHES * D_MODEL):
+        return False
+    moved = (embedded[1:] - embedded[0]).abs() > SOME * embedded.abs().max()
+    by_token = (moved.view(-1, N_PATCHES, D_MODEL).any(2), moved.view(-1, D_MODEL, N_PATCHES).any(1))
+    found = [one.int().argmax(1).view(SIDE, SIDE) for one in by_token if bool((one.sum(1) == 1).all())]
+    return bool(found) and not any(classifiers.is_cut_into(token, 2) for token in found)
+
+
 def _size(measured: Measured, truth: Truth) -> str | None:
     if measured.n_parameters < 0:
         return "The model is not an `nn.Module`, so its parameters cannot be counted."
@@ -202,7 +218,7 @@ def _size(measured: Measured, truth: Truth) -> str | None:
 
 
 MIXES_BOTH_WAYS = (
-    EVERY_PATCH,
+    trained.holds("patches", SQUARE_PATCHES, trained.every(classifiers.every_patch, _squares), 1, TRAINED),
     trained.holds(
         "tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED
     ),
@@ -390,6 +406,14 @@ def stride_left_out(*data):
     """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
     next to each other make sixteen; put them back together to see whether they make up the whole image."""
     return submit(data, 0.5, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
+
+
+@wrong.detail(proof=reads_no_squares)
+def strips_for_patches(*data):
+    """Your tokens are no squares of 2 × 2 pixels: each holds four pixels that follow each other in memory, as in a row. A
+    `reshape` of the image cuts it so. Split both sides, (B, 4, 2, 4, 2), and bring the two axes of size 2 together by
+    `permute`, or use `patchify`, `rearrange` or `F.unfold`."""
+    return submit(data, 0.5, cut=lambda images: images.reshape(-1, 16, 4))
 
 
 @wrong.change("model", networks_are_exchanged)

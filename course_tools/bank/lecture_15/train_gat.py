@@ -23,6 +23,8 @@ SECONDS, MOST_PARAMETERS, N_STEPS = 120.0, 30_000, 150
 N_KNOWN, N_GROUPS, K = 80, 200, 8
 LEAD, LEAST, FEW = 0.2, 0.8, 5
 COPIES = 100
+GROUP = 7
+"""The query that is a single group, with which the model is probed."""
 SLOW = (
     f"A matrix of all pairs of nodes has {(2 * K * N_GROUPS) ** 2:,} entries, and only {K * K * N_GROUPS:,} are edges: compute "
     "one score for each edge. A smaller model takes less time too."
@@ -146,7 +148,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         "average": average,
         "n_steps": N_STEPS,
     }
-    return ((features, edges, given, known, K, N_STEPS), queries), truth
+    return ((features, edges, given, known, K, N_STEPS), queries, (), [queries[GROUP]]), truth
 
 
 def _star(neighbours: Tensor, readers: Tensor) -> tuple[Tensor, Tensor]:
@@ -203,6 +205,8 @@ def _content(measured: Measured, truth: Truth) -> str | None:
             return "The logits grow with the number of edges: the weights of a node do not sum to 1."
         if takes_an_extreme(measured, truth):
             return "A hundred twins of one neighbour change nothing: the context is no mean of the neighbours."
+        if takes_no_exponentials(measured, truth):
+            return "No exponential of a number for each edge is computed: the edges have no weights of a softmax."
         return None
     return (
         f"Another value of the neighbour with the reader's key changes {changed:.0%} of the predictions, and that of another "
@@ -237,6 +241,11 @@ def grows_with_the_edges(measured: Measured, truth: Truth) -> bool:
 def takes_an_extreme(measured: Measured, truth: Truth) -> bool:
     """Evidence: a hundred twins of one neighbour leave the logits of readers that seek none as they are."""
     return trained.is_near(measured.outputs[11][:K], measured.outputs[12][:K], 1e-5)
+
+
+def takes_no_exponentials(measured: Measured, truth: Truth) -> bool:
+    """Evidence: exponentials are taken of fewer numbers than there are edges."""
+    return int(trained.probe_of(measured).exponentials) < K * K
 
 
 def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
@@ -388,8 +397,10 @@ class _Largest(nn.Module):
 
     def forward(self, x, edges):
         found = self.of_pairs(torch.cat([x[edges[0]], x[edges[1]]], dim=-1))
-        context = torch.zeros(len(x), found.shape[-1]).index_reduce(0, edges[0], found, "amax", include_self=False)
-        return self.read_out(context)
+        return self.read_out(self.reduce(found, edges[0], len(x)))
+
+    def reduce(self, found, i, n):
+        return torch.zeros(n, found.shape[-1]).index_reduce(0, i, found, "amax", include_self=False)
 
 
 @wrong(proof=takes_an_extreme, severity=Severity.IDEA)
@@ -398,6 +409,21 @@ def maximum_over_the_neighbours(*data):
     of one neighbour count as one. Attention is a *mean* of the neighbours, with weights from a softmax over the edges of each
     node."""
     return submit(data, model=_Largest)
+
+
+class _Mean(_Largest):
+    """The mean of what a network makes of each reader and neighbour."""
+
+    def reduce(self, found, i, n):
+        return torch.zeros(n, found.shape[-1]).index_reduce(0, i, found, "mean", include_self=False)
+
+
+@wrong(proof=takes_no_exponentials, severity=Severity.IDEA)
+def mean_of_an_edge_network(*data):
+    """Your model computes no softmax: the context is the plain mean of what a network makes of each pair of reader and
+    neighbour. In graph attention the network gives a *score* for each edge; the softmax of the scores over the edges of a node
+    weighs features of the neighbours."""
+    return submit(data, model=_Mean)
 
 
 @wrong(proof=trained.both(weighs_all_alike, trained.fails(_score)))

@@ -171,3 +171,19 @@ def a_sum_for_each_layer(x):
 @pytest.mark.parametrize("model", [by_matrices, layer, fused_and_causal, one_position_after_the_other, a_sum_for_each_layer])
 def test_the_chains_of_what_is_no_recurrence_have_one_length(model):
     assert probe(model, (X,)).depth == probe(model, (X[:, :4],)).depth
+
+
+@pytest.mark.parametrize(
+    ("model", "n"), [(by_matrices, 7 * 11 * 11), (lambda x: F.silu(x @ W[0]), 0), (lambda x: 2.0 ** (x @ W[0]), 7 * 11 * 5)]
+)
+def test_exponentials_are_counted_but_not_those_inside_an_activation(model, n):
+    assert probe(model, (X,)).exponentials == n
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_first_product_is_given_by_example(bias):
+    layer = nn.Linear(5, 3, bias)
+    assert torch.allclose(probe(lambda x: layer(x).sum(1), (X,)).embedded, layer(X).flatten(1), atol=1e-6)
+    strided = nn.Conv1d(5, 3, 2, stride=2, bias=bias)
+    assert torch.allclose(probe(lambda x: strided(x.mT).relu(), (X,)).embedded, strided(X.mT).flatten(1), atol=1e-6)
+    assert probe(lambda x: x[0] @ W[0], (X,)).embedded.numel() == 0
