@@ -10,24 +10,31 @@ from course_tools.checks.time_limit import guarded
 from course_tools.checks.verdict import Examination
 
 
-@cache
 def examination(id: str, seed: int = 0) -> Examination:
     """Return the calls of an exercise, with what the reference and the wrong answers of the bank do on them."""
-    return Examination(exercise(id), seed)
+    return _examination(id, seed)
+
+
+def outcomes(id: str, answer: Answer, seed: int = 0) -> list[Outcome]:
+    """Observe an answer on the calls of an exercise."""
+    return _outcomes(id, answer, seed)
+
+
+def judged(id: str, answer: Answer, seed: int = 0) -> Verdict:
+    """Judge an answer; the verdict has no prints, failing input or losses, which only a notebook shows."""
+    return _judged(id, answer, seed)
+
+
+# A cache takes `f(id)` and `f(id, 0)` for different calls, so the functions above always pass the seed.
+_examination = cache(lambda id, seed: Examination(exercise(id), seed))
+_judged = cache(lambda id, answer, seed: examination(id, seed).judge(outcomes(id, answer, seed)))
 
 
 @cache
-def outcomes(id: str, answer: Answer, seed: int = 0) -> list[Outcome]:
-    """Observe an answer on the calls of an exercise."""
+def _outcomes(id: str, answer: Answer, seed: int) -> list[Outcome]:
     asks = examination(id, seed)
     with guarded():
         return watch(answer, asks.calls, asks.n_preliminary, asks.exercise.forbids, asks.ask, asks.seconds)
-
-
-@cache
-def judged(id: str, answer: Answer, seed: int = 0) -> Verdict:
-    """Judge an answer; the verdict has no prints, failing input or losses, which only a notebook shows."""
-    return examination(id, seed).judge(outcomes(id, answer, seed))
 
 
 def passes(id: str, answer: Answer, seed: int = 0) -> bool:

@@ -41,8 +41,12 @@ def readable() -> list[str]:
     multiarch = sysconfig.get_config_var("MULTIARCH") or "-"
     granted = [path for folder in standard for path in _entries(Path(folder), (*PACKAGES, *OURS))]
     hidden = hidden_files()
+    around = {folder for file in hidden for folder in file.parents}
     granted += [
-        path for folder in package_folders() for entry in _entries(Path(folder), OURS) for path in _around(entry, hidden)
+        path
+        for folder in package_folders()
+        for entry in _entries(Path(folder), OURS)
+        for path in _around(entry, hidden, around)
     ]
     for folder in map(Path, SYSTEM):
         own = folder / multiarch
@@ -89,12 +93,13 @@ def course_folders() -> list[Path]:
     return [Path(package.__file__).resolve().parent for package in (course_lib, course_tools)]
 
 
-def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
-    """A file or folder; if it contains a hidden file, its entries."""
-    if any(path.resolve() in file.parents for file in hidden):
+def _around(path: Path, hidden: set[Path], around: set[Path]) -> Iterator[Path]:
+    """A file or folder; if it is one of the folders `around` the hidden files, its entries."""
+    target = path.resolve()
+    if target in around:
         for entry in path.iterdir():
-            yield from _around(entry, hidden)
-    elif path.resolve() not in hidden:
+            yield from _around(entry, hidden, around)
+    elif target not in hidden:
         yield path
 
 
@@ -102,8 +107,9 @@ def _entries(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
     """The entries of a folder that may be granted, without the names in `without` and links into the course."""
     if not folder.is_dir():
         return
+    ours = course_folders()
     for path in folder.iterdir():
         target = path.resolve()
-        leads_there = any(target == c or c in target.parents or target in c.parents for c in course_folders())
+        leads_there = any(target == c or c in target.parents or target in c.parents for c in ours)
         if not (leads_there or path.name.startswith(without) or path.suffix == ".pth"):
             yield path

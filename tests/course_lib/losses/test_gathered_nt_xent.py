@@ -15,11 +15,13 @@ from course_lib.losses import nt_xent
 from tests.course_lib.losses.two_processes import TEMPERATURE, joint_batch, n
 
 ROOT = Path(__file__).parents[3]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+"""As in docs/several_devices.md."""
 
 
-def torchrun(*arguments: object) -> str:
-    """Start two processes as in docs/several_devices.md, and return their output."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, arguments)]
+def run(*arguments: object) -> str:
+    """Run Python with these arguments, and return its output."""
+    command = [sys.executable, *map(str, arguments)]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -29,7 +31,7 @@ def torchrun(*arguments: object) -> str:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    torchrun(ROOT / "tests/course_lib/losses/two_processes.py", folder)
+    run(ROOT / "tests/course_lib/losses/two_processes.py", folder)
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
@@ -108,7 +110,9 @@ def test_without_processes_it_says_so():
 @needs_gloo
 @pytest.mark.slow
 def test_the_example_trains_on_two_processes(tmp_path):
-    said = torchrun("examples/simclr_on_several_devices.py", "--steps", 4, "--pairs", 16, "--save", tmp_path / "encoder.pt")
+    said = run(
+        *TORCHRUN, "examples/simclr_on_several_devices.py", "--steps", 4, "--pairs", 16, "--save", tmp_path / "encoder.pt"
+    )
     assert len(said.splitlines()) == 4
     assert said.startswith("step 1: loss ")
     assert "0.layers.0.weight" in torch.load(tmp_path / "encoder.pt")

@@ -1,10 +1,11 @@
-"""The program of each process in test_gathered_nt_xent.py, started by torchrun with the folder for its results."""
+"""The program of test_gathered_nt_xent.py: two processes, which save their results in a folder."""
 
 import sys
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.fast import gathered_nt_xent
@@ -18,10 +19,9 @@ def joint_batch() -> tuple[nn.Module, torch.Tensor]:
     return nn.Linear(d_in, d).double(), torch.randn(2, N, d_in, dtype=torch.float64)
 
 
-def main() -> None:
+def train(rank: int, folder: str) -> None:
     """Take this process's pairs of the joint batch, and save the loss and the gradients of weights and views."""
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
     model, views = joint_batch()
     own = views[:, rank * n : (rank + 1) * n].clone().requires_grad_()
     shared = DistributedDataParallel(model)
@@ -30,9 +30,9 @@ def main() -> None:
     result = {"loss": loss.item(), "weight": model.weight.grad, "bias": model.bias.grad, "views": own.grad}
     (first,) = torch.autograd.grad(gathered_nt_xent(*model(own.flatten(0, 1)).chunk(2), TEMPERATURE), own, create_graph=True)
     (result["penalty"],) = torch.autograd.grad(first.square().sum(), own)
-    torch.save(result, f"{sys.argv[1]}/{rank}.pt")
+    torch.save(result, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    start_processes(train, (sys.argv[1],), nprocs=2, start_method="fork")

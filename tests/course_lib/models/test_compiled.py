@@ -56,6 +56,7 @@ torch.testing.assert_close(program(*larger), bert(*larger))
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_model_is_traced_for_any_number_of_tokens():
     """Checks of arguments must not ask a symbolic size for its attributes."""

@@ -92,7 +92,14 @@ def after_a_twentieth_of_the_updates(build, monkeypatch):
     return lambda *data: build.reference(*data[:-1], max(data[-1] // 20, 1))
 
 
-@pytest.mark.parametrize("idle", [without_an_update, with_updates_that_change_nothing, after_a_twentieth_of_the_updates])
+@pytest.mark.parametrize(
+    "idle",
+    [
+        without_an_update,
+        with_updates_that_change_nothing,
+        pytest.param(after_a_twentieth_of_the_updates, marks=pytest.mark.full),
+    ],
+)
 def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, idle, monkeypatch):
     found = examination(build_task.id).examine(idle(build_task, monkeypatch))
     learned = next(finding for finding in found.findings if finding.name == build_task.training.learned)

@@ -115,6 +115,7 @@ def test_an_import_is_neither_counted_nor_interrupted(tmp_path, monkeypatch):
     assert sys.modules.pop("slow_to_import").whole
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "code", ["import torch.func", "import torch._dynamo\ntorch._dynamo.reset()"], ids=["torch.func", "torch.compile"]

@@ -242,6 +242,7 @@ def test_one_student_cannot_have_slow_notebooks_graded_for_hours(tmp_path):
         assert [item.result is not None for item in again] == [True] * 6 + [False] * 3 + [True]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_dask_worker_that_is_killed_loses_nothing_and_counts_nothing_twice(tmp_path):
     distributed = pytest.importorskip("distributed", reason="the extra [dask] is not installed")
