@@ -523,9 +523,9 @@ claim(
 )
 
 # %% [markdown]
-# **By AP, matching is ahead, with neither a rule nor a threshold**; all still gain a little at the end. The rule that the larger takes
-# the cell helps much, but has to be thought of. Matching gives an object to the query that predicts it best already, and so finds a rule
-# by itself. It needs no grid (DETR has 100 queries), and serves masks, lanes or tracks as well as boxes.
+# **Matching is the right tool here because two may share a place: it is ahead by AP, with neither a rule nor a threshold**; all still
+# gain a little. The rule that the larger takes the cell helps, but has to be thought of. Matching gives an object to the query that
+# predicts it best already, and so finds a rule. It needs no grid, and serves masks as well as boxes.
 #
 # Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By
 # AP50, both are about level with matching; by AP, they are behind.
