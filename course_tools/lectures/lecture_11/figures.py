@@ -10,8 +10,9 @@ from torch import Tensor
 from course_lib.primitives import patch_grid
 from course_tools.lectures.lecture_11.maps import GRID, NAMES, Maps
 from course_tools.notebook.grey import grey
-from course_tools.notebook.plots import pictures
+from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
+from course_tools.studies import RecordedStudy
 
 
 def laid_out(patches: Tensor, H: int, W: int, P: int) -> Tensor:
@@ -55,6 +56,17 @@ def show_maps(maps: Maps, n: int = 4) -> None:
         alt=f"{n} maps: over a crop of a photograph lie a round pin and four coloured squares, each with a white symbol. The "
         f"symbol beside the pin, and the symbol on the square of its colour: {'; '.join(titles)}.",
     )
+
+
+def show_answers(study: RecordedStudy, question: str) -> None:
+    """Draw the right answers of all networks to one question, "beside" or "colour", over the updates: means of the seeds."""
+    names = [name for name in study.names if name.endswith(f", {question}")]
+    lines = {name.removesuffix(f", {question}"): study.curve(name) for name in names}
+    title = f"{question}, recorded: mean of {len(study.of(names[0]))} seeds"
+    drawn = curves(lines, "update", "right, unseen maps", title, across={"a bag of symbols": 0.25})
+    drawn.axes[0].set_ylim(0, 1.03)
+    said = "; ".join(f"{name} {ys[-1]:.2f} after {xs[-1]:,}" for name, (xs, ys) in lines.items())
+    show(drawn, alt=f"Right answers about unseen maps, by updates; {title}: {said}. A bag of symbols 0.25. {study.cost}.")
 
 
 def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: int, label: str = "attention weight") -> None:

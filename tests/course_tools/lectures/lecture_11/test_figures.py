@@ -3,8 +3,9 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_11.figures import laid_out, show_hardest, show_maps, show_patches, show_where
+from course_tools.lectures.lecture_11.figures import laid_out, show_answers, show_hardest, show_maps, show_patches, show_where
 from course_tools.lectures.lecture_11.maps import NAMES, draw_maps
+from course_tools.studies.study_record import RecordedRun, RecordedStudy
 
 
 def test_patches_lie_where_they_were_cut_with_white_gaps():
@@ -42,3 +43,13 @@ def test_the_hardest_images_come_first(capsys):
     show_hardest(torch.rand(3, 8, 8), torch.tensor([0, 1, 1]), p, "your model", n=2)
     text = capsys.readouterr().out
     assert "1: label 1, predicted 0; 2: label 1, predicted 1. Its accuracy is 0.667." in text
+
+
+def test_right_answers_are_those_to_one_question(capsys):
+    runs = [
+        RecordedRun(name, seed, {}, {1: 0.1, 9: 0.2 + seed}, 60.0) for name in ("ViT, beside", "ViT, colour") for seed in (0, 1)
+    ]
+    show_answers(RecordedStudy("11_maps", "", "", "3.12", "2.8", "one CPU thread", runs), "colour")
+    text = capsys.readouterr().out
+    assert "colour, recorded: mean of 2 seeds: ViT 0.70 after 9. A bag" in text
+    assert "4 runs" in text
