@@ -185,7 +185,14 @@ figures.show_pairs(*next(pairs(known.photos, 0)))
 # | loss | a number; 0 for a single pair, since there are no negatives |
 #
 # `unit(z)` divides each vector by its length; a zero vector stays 0.
-#
+
+# %% exercise="16.2" difficulty="●●○" minutes=12
+from course_lib.losses import nt_xent
+
+# %% tags=["nbval-check-output"]
+nt_xent = check("16.2", nt_xent)
+
+# %% [markdown]
 # **Bug hunt.** The paper's algorithm 1 numbers the views of a pair $2k-1$ and $2k$. This implementation stacks all first views, then all second views,
 # and pairs rows $2k-1$ and $2k$. It runs without an error. Decide what is wrong *before* you run the check.
 
@@ -208,12 +215,6 @@ from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as 
 
 # %% tags=["nbval-check-output"]
 suspect = check("16.2", suspect)
-
-# %% exercise="16.2" difficulty="●●○" minutes=12
-from course_lib.losses import nt_xent
-
-# %% tags=["nbval-check-output"]
-nt_xent = check("16.2", nt_xent)
 
 # %%
 a, b = torch.tensor([[1.0, 0], [0, 1]]), torch.tensor([[0.8, 0.6], [-0.6, 0.8]])
@@ -361,7 +362,8 @@ claim(
 # is **distribution alignment** (ReMixMatch, Berthelot et al. 2019): divide the guess by the mean of recent guesses, so that no name can
 # take over. With it, and otherwise the same recipe, three trainings reach 0.66, 0.93 and 0.75.
 #
-# **SimCLR needs no guess to begin with: what stays is found without labels, and the probe only has to give ten groups their names.**
+# **SimCLR is the right tool here because it needs no guess to begin with: what stays is found without labels, and the probe only has to
+# give ten groups their names.**
 # It is ahead of both kinds of pseudo-labels, and the same encoder answers other questions.
 #
 # **See it.** Each point is an unseen window, drawn as the number of its kind (0 star, 1 heart, 2 umbrella, 3
@@ -729,9 +731,6 @@ from course_lib.datasets import warp
 
 # %% tags=["nbval-check-output"]
 warp = check("16.1", warp)
-
-# %%
-figures.show_views(digits.images[experiments.few(digits, 0, 2, 0)], turned)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Rotate, zoom and recolour a photograph. Beyond which values would *you* no longer call it the same object? A
