@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from course_lib.attention import mean_pool
@@ -13,8 +15,8 @@ from course_lib.datasets.docstrings import MARK, LabelledText
 from course_lib.models import PooledDocument
 from course_lib.primitives import padding_mask
 from course_tools.notebook.device import device
-from course_tools.notebook.plots import attention_map
 from course_tools.notebook.show import show
+from course_tools.notebook.style import palette
 
 N_SENTENCES = 8
 
@@ -105,21 +107,41 @@ class TwoMeans(nn.Module):
 
 
 def show_document_weights(document: LabelledText, sentences: Tensor, words: Tensor) -> None:
-    """Draw the weight of each word in a document: that of its sentence times its weight in the sentence.
+    """Print a document, each word on a colour as strong as its weight: that of its sentence times its weight in the sentence.
 
     Args:
-        document: its sentences are the labels of the rows.
-        sentences: (S,), the weight of each sentence.
+        document: its sentences are the rows.
+        sentences: (S,), the weight of each sentence, printed before it.
         words: (S, T), the weight of each word in its sentence.
     """
     weights = (sentences[:, None] * words).cpu()
-    labels = [" ".join(line.split()[:4]) + " …" for line in document.sentences]
-    largest = weights.sum(-1).argmax().item()
-    figure = attention_map(weights, labels, x="position of the word, from 0", y="sentence")
-    figure.axes[0].images[0].set_clim(0, weights.max().item())
-    figure.axes[-1].set_ylabel("weight of the word in the document")
+    lines = [
+        [(word, weight / weights.max().item()) for word, weight in zip(line.split(), row.tolist(), strict=False)]
+        for line, row in zip(document.sentences, weights, strict=True)
+    ]
+    longest = max(map(len, document.sentences))
+    figure = Figure(figsize=(6.0, 0.25 * len(lines) + 0.3))
+    ax = figure.add_axes((0, 0, 1, 1), xlim=(-6, longest + 1), ylim=(len(lines) - 0.5, -1.5))
+    ax.set_axis_off()
+    style = {"family": "monospace", "fontsize": 6.0 * 72 / (longest + 7) / 0.602, "va": "center"}
+    ax.text(
+        -5,
+        -1,
+        f"topic {document.topic}: weight of each sentence; the darkest word has {weights.max():.2f}",
+        va="center",
+        fontsize=9,
+    )
+    for row, line in enumerate(lines):
+        ax.text(-5, row, f"{sentences[row]:.2f}", **style)
+        column = 0
+        for word, share in line:
+            ax.add_patch(Rectangle((column - 0.3, row - 0.42), len(word) + 0.6, 0.84, color=palette()[9], alpha=share, lw=0))
+            ax.text(column, row, word, parse_math=False, **style)
+            column += len(word) + 1
+    largest = max((weight, word) for line in lines for word, weight in line)[1]
+    best = sentences.argmax().item()
     show(
         figure,
-        alt=f"Weight of each word in a document of {len(labels)} sentences: the sentence '{labels[largest]}' has "
-        f"{weights[largest].sum():.2f} of the weight. The colours end at the largest weight of a word.",
+        alt=f"The words of a document of {len(lines)} sentences on colours as strong as their weights. The sentence "
+        f"'{document.sentences[best]}' has {sentences[best]:.2f} of the weight, and in it {largest} the most.",
     )
