@@ -446,7 +446,7 @@ source(experiments.ReversedKeys)
 #
 # **Does one vector lack the room?** No: 64 numbers *can* carry two dates, but training finds such an encoding slowly. **Attention
 # needs a tenth of the updates**, as the recorded study `02_length_and_width` shows, with up to 6,000 updates and three seeds. Its
-# models are relatives of ours: Luong's decoder, with the *general* score below, and one without attention.
+# models are relatives of ours: Luong's decoder, with the *general* score of section 3, and one without attention.
 #
 # The reason is the path. With one vector, every character must survive the whole reading and be unpacked from a mixture. With
 # attention, each position of the answer is one step away from each character, and learns only *which* one it needs.

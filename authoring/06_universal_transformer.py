@@ -150,7 +150,7 @@ one_layer = learn(OneLayer().to(device()), nats, steps=1_600)
 gru = learn(Recurrent().to(device()), nats)
 
 # %% [markdown] tags=["predict"]
-# What does it go by? In each sum of twenty digits we replace the columns from the twelfth on by those of another sum, and compare
+# What does the layer go by? In each sum of twenty digits we replace the columns from the twelfth on by those of another sum, and compare
 # the first eleven digits of the answers.
 #
 # **Predict.** Suppose that some of these digits change. What does it show?

@@ -159,7 +159,7 @@ from course_lib.losses import corrupt
 corrupt = check("08.2", corrupt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A deck writes: "[15 % of] words which have been replaced with a MASK token." What percentage of the tokens of a
+# **Predict.** Some slides say: "[15 % of] words which have been replaced with a MASK token." What percentage of the tokens of a
 # text *are* [MASK] after this procedure?
 #
 # <details><summary>A. 15 %.</summary>
@@ -361,8 +361,8 @@ claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 #
 # **The regression does nearly as well as BERT.** It has no hidden layer, but it is told to look at the words of both
 # sentences, and here they are all that a gap needs. So the gain over the GPT comes from reading both sides, not from
-# attention. It would be different if one word said which other one counts, as in lecture 07, where a text follows an order of
-# its own: a sum that gives each word the same weight in every text cannot look anything up. What BERT adds here: no one told
+# attention. It would be different if one word said which other one counts, as in lecture 07, where each text had a secret
+# order of its own: a sum that gives each word the same weight in every text cannot look anything up. What BERT adds here: no one told
 # it where the answer stands, and its states can be trained for another task (section 7). A GPT can fill gaps, too, if the
 # text is rearranged so that the gap comes last, as some models for code are trained (*fill in the middle*, Bavarian et al.
 # 2022).
