@@ -1,0 +1,13 @@
+"""A message is read by its key."""
+
+from course_tools.lectures.lecture_05.cipher import DIGITS, LETTERS, messages
+
+
+def test_the_key_of_a_message_reads_it():
+    pairs = messages(53, seed=1)
+    assert len({pair.source[:8] for pair in pairs}) > 43
+    assert set("".join(pair.target for pair in pairs)) == set(LETTERS + DIGITS)
+    for source, target in pairs:
+        key, message = source[:8], source[8:]
+        assert sorted(key) == list(LETTERS)
+        assert "".join(LETTERS[key.index(c)] if c in key else c for c in message) == target
