@@ -55,7 +55,7 @@ SEED = 0  # of data and weights
 #
 # In its task every key was written once. But in most texts values change: a variable is assigned again, a person leaves the room,
 # a price rises. So here are 64 writes to 20 keys. Sixteen keys are written once. Four **hot keys**, other ones in each sequence,
-# are written twelve times each. Then come eight questions, half of them about hot keys: *what is the newest value?*
+# are written twelve times each. Then come eight questions, the first four about hot keys: *what is the newest value?*
 
 # %%
 source(rewritten_keys.hot_keys)
@@ -230,7 +230,11 @@ gates, S, steps = F.logsigmoid(torch.randn(50) + 2), torch.zeros(8, 16), []
 for position in zip(q, k, v, gates[:, None], strict=True):
     context, S = gated_step(S, *position)
     steps.append(context)
-parallel = (q @ k.mT * decay_mask(gates)) @ v
+mask = decay_mask(gates)
+parallel = (q @ k.mT * mask) @ v
+apart = (torch.stack(steps) - parallel).abs().max()
+print(f"largest difference: {apart:.0e}")
+print("left of the last five writes:", [f"{left:.2f}" for left in mask[-1, -5:]])
 torch.testing.assert_close(torch.stack(steps), parallel, atol=1e-4, rtol=1e-4)
 
 
@@ -368,6 +372,8 @@ S = torch.randn(8, 16, requires_grad=True)
 k, v, beta = F.normalize(torch.randn(8), dim=0), torch.randn(16), torch.tensor(0.3)
 gradient = torch.autograd.grad((v - S.mT @ k).square().sum() / 2, S)[0]
 _, corrected = delta_rule_step(S.detach(), k, k, v, beta)
+apart = (corrected - (S.detach() - beta * gradient)).abs().max()
+print(f"largest difference: {apart:.0e}")
 torch.testing.assert_close(corrected, S.detach() - beta * gradient)
 
 # %% [markdown] tags=["predict"]
@@ -388,15 +394,16 @@ torch.testing.assert_close(corrected, S.detach() - beta * gradient)
 # %% [markdown] tags=["try-it"]
 # Three memories of four keys, A to D: each row of a state belongs to a key, each column to a value.
 #
-# **Try it.** Set the gate to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change. Then train
+# **Try it.** Set `gate` to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change. Then train
 # it: the rule below runs your step 64 times, and β comes from the same gate.
 
 # %% tags=["cover", "try-it"]
-one, few = torch.tensor(1.0), torch.tensor([0.7]).log()
+gate, one = 0.7, torch.tensor(1.0)
+few = torch.tensor([gate]).log()
 figures.show_states(
     {
         "sum": lambda S, k, v: S + k[:, None] * v,
-        "gate 0.7": lambda S, k, v: gated_step(S, k, k, v, few)[1],
+        f"gate {gate}": lambda S, k, v: gated_step(S, k, k, v, few)[1],
         "delta rule": lambda S, k, v: delta_rule_step(S, k, k, v, one)[1],
     }
 )
@@ -426,7 +433,7 @@ claim("18.delta", hot=hot_delta, once=once_delta)
 # ## 5 Which memory for which data?
 #
 # The recorded study lets more rivals compete on hot keys: a gate for each channel, the delta rule with a gate, and softmax attention with a
-# learned preference for what is recent. The softmax keeps all 64 keys and values, eight times as many numbers as the memories. The
+# learned preference for what is recent: each score falls with the age of its key. The softmax keeps all 64 keys and values, eight times as many numbers as the memories. The
 # two gates without a delta rule get three times as many updates as the others, and are still improving then.
 
 # %% tags=["nbval-check-output"]
@@ -434,10 +441,10 @@ study = show_study("18_rewriting")
 of = {name: study.scores(name, "accuracy") for name in study.names}
 claim(
     "18.hot",
-    delta=of["hot keys: delta rule"],
-    gate=of["hot keys: gate"],
-    channels=of["hot keys: gate per channel"],
-    softmax=of["hot keys: softmax, growing cache"],
+    delta=of["delta rule"],
+    gate=of["gate"],
+    channels=of["gate per channel"],
+    softmax=of["softmax, growing cache"],
 )
 
 # %% [markdown] tags=["predict"]
@@ -625,7 +632,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # ## The delta rule in chunks
 #
 # Each error depends on all earlier writes, so the delta rule seems to need a loop. But the dependence is linear. Call $u_i$
-# what is written under $k_i$. Within a chunk that begins with the memory $S$,
+# what is written under $k_i$, so that an empty memory becomes $\sum_j k_j u_j^\top$. Within a chunk that begins with the memory $S$,
 #
 # $$u_i = \beta_i \Big(v_i - S^\top k_i - \sum_{j<i} (k_j^\top k_i)\, u_j\Big)$$
 #

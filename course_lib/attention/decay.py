@@ -94,7 +94,7 @@ def gated_step(
             (*batch, 1), one for all.
 
     Returns:
-        the context of this position (*batch, d_v), and the new S in float32 or wider. The S that is given is not changed.
+        the context of this position (*batch, d_v), and the new S. The S that is given is not changed.
 
     Source: Yang et al. 2024, section 4.
     """
@@ -108,7 +108,7 @@ def gated_step(
 def decay_mask(log_decay: Float[Tensor, "*batch T"]) -> Float[Tensor, "*batch T T"]:
     """Make the mask of a decay: how much of what position j wrote is left at position i.
 
-    Running sums of the logarithms are subtracted, in float32: after a sum of -1,000, an entry is right to four digits.
+    Running sums of the logarithms are subtracted: in float32, an entry is right to four digits after a sum of -1,000.
 
     Args:
         log_decay: natural logarithm of each position's gate, ≤ 0, (*batch, T).

@@ -1,7 +1,7 @@
 """The delta rule: a memory of fixed size that corrects what it holds under a key, instead of adding to it.
 
 Schlag et al. 2021, *Linear Transformers Are Secretly Fast Weight Programmers*, section 4.2
-(https://arxiv.org/abs/2102.11174); with a decay, Yang et al. 2024, *Gated Delta Networks*, section 3.1
+(https://arxiv.org/abs/2102.11174); with a decay, Yang et al. 2025, *Gated Delta Networks*, section 3.1
 (https://arxiv.org/abs/2412.06464):
 
     S ← exp(g_t) S        S_t = S + β_t k_t (v_t - Sᵀ k_t)ᵀ        c_t = S_tᵀ q_t
@@ -58,9 +58,9 @@ def delta_rule_step(
         log_decay: natural logarithm of a gate, ≤ 0, (*batch,), by which the memory fades before it is compared; None keeps it.
 
     Returns:
-        the context of this position (*batch, d_v), and the new S in float32 or wider. The S that is given is not changed.
+        the context of this position (*batch, d_v), and the new S. The S that is given is not changed.
 
-    Source: Schlag et al. 2021, section 4.2; with a decay, Yang et al. 2024, section 3.1.
+    Source: Schlag et al. 2021, section 4.2; with a decay, Yang et al. 2025, section 3.1.
     """
     if log_decay is not None:
         S = log_decay.exp()[..., None, None] * S
@@ -99,7 +99,7 @@ def delta_attention(
     Raises:
         ValueError: a log_decay is positive, or not finite.
 
-    Source: Schlag et al. 2021, section 4.2; with a decay, Yang et al. 2024, section 3.1.
+    Source: Schlag et al. 2021, section 4.2; with a decay, Yang et al. 2025, section 3.1.
     """
     batch = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     gates = (repeat(None) if gate is None else gate.expand(*batch, -1).unbind(-1) for gate in (beta, log_decay))

@@ -1,6 +1,6 @@
 """A layer of gated delta attention: a memory of fixed size that fades, and corrects what it holds under a key.
 
-Yang et al. 2024, *Gated Delta Networks: Improving Mamba2 with Delta Rule*, sections 3.1 and 3.4
+Yang et al. 2025, *Gated Delta Networks: Improving Mamba2 with Delta Rule*, sections 3.1 and 3.4
 (https://arxiv.org/abs/2412.06464). Queries, keys and values are mixed with those of a few positions before them by a short
 convolution, w, and queries and keys have length 1. In each head:
 

@@ -1,6 +1,6 @@
 """Gated DeltaNet: a language model that reads and writes with a memory of fixed size, which it corrects.
 
-Yang et al. 2024, *Gated Delta Networks: Improving Mamba2 with Delta Rule*, section 3.4 (https://arxiv.org/abs/2412.06464):
+Yang et al. 2025, *Gated Delta Networks: Improving Mamba2 with Delta Rule*, section 3.4 (https://arxiv.org/abs/2412.06464):
 
     h_0 = E[tokens]        m_l = h_{l-1} + GatedDelta(RMSNorm(h_{l-1}))        h_l = m_l + SwiGLU(RMSNorm(m_l))
     p(next token) = softmax(W_out RMSNorm(h_L))

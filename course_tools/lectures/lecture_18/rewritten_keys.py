@@ -25,17 +25,11 @@ def hot_keys(n: int, generator: torch.Generator, n_keys: int = N_KEYS) -> Writes
     written once.
     """
     slots = torch.cat([torch.arange(4).repeat(12), torch.arange(4, 20)])
-    return _written(slots, torch.arange(N_ASKED).repeat(n, 1), generator, n_keys)
-
-
-def every_key_twice(n: int, generator: torch.Generator) -> Writes:
-    """Draw n sequences of 64 writes, each of 32 keys twice, in random order; eight of the keys are asked for."""
-    return _written(torch.arange(N_KEYS).repeat(2), _some(n, N_KEYS, generator), generator)
-
-
-def every_key_once(n: int, generator: torch.Generator) -> Writes:
-    """Draw n sequences of 20 writes of different keys; eight of them are asked for."""
-    return _written(torch.arange(20), _some(n, 20, generator), generator)
+    key_of = torch.rand(n, n_keys, generator=generator).argsort(1)
+    shuffled = slots[torch.rand(n, len(slots), generator=generator).argsort(1)]
+    values = torch.randint(N_VALUES, shuffled.shape, generator=generator)
+    last = ((shuffled[:, None] == torch.arange(N_ASKED)[:, None]) * torch.arange(1, len(slots) + 1)).argmax(-1)
+    return Writes(key_of.gather(1, shuffled), values, key_of[:, :N_ASKED], values.gather(1, last))
 
 
 def new_subject(n: int, generator: torch.Generator) -> Writes:
@@ -48,26 +42,13 @@ def new_subject(n: int, generator: torch.Generator) -> Writes:
     key_of = torch.rand(n, marker, generator=generator).argsort(1)
     keys = key_of.gather(1, torch.randint(n_slots, (n, T), generator=generator))
     values = torch.randint(none, (n, T), generator=generator)
-    asked = key_of.gather(1, _some(n, n_slots, generator))
+    some = torch.rand(n, n_slots, generator=generator).argsort(1)[:, :N_ASKED]
+    asked = key_of.gather(1, some)
     at = torch.randint(20, 44, (n, 1), generator=generator)
     keys, values = keys.scatter(1, at, marker), values.scatter(1, at, none)
     since = (keys[:, None] == asked[..., None]) & (torch.arange(T) > at)[:, None]  # (n, 8, T)
     newest = values.gather(1, (since * torch.arange(1, T + 1)).argmax(-1))
     return Writes(keys, values, asked, torch.where(since.any(-1), newest, none))
-
-
-def _some(n: int, among: int, generator: torch.Generator) -> Tensor:
-    return torch.rand(n, among, generator=generator).argsort(1)[:, :N_ASKED]
-
-
-def _written(slots: Tensor, asked: Tensor, generator: torch.Generator, n_keys: int = N_KEYS) -> Writes:
-    """Give each slot a key, new in each sequence, and each write a value, and shuffle the writes."""
-    n, T = len(asked), len(slots)
-    key_of = torch.rand(n, n_keys, generator=generator).argsort(1)
-    shuffled = slots[torch.rand(n, T, generator=generator).argsort(1)]
-    values = torch.randint(N_VALUES, (n, T), generator=generator)
-    last = ((shuffled[:, None] == asked[..., None]) * torch.arange(1, T + 1)).argmax(-1)
-    return Writes(key_of.gather(1, shuffled), values, key_of.gather(1, asked), values.gather(1, last))
 
 
 def stream(draw, size: int, seed: int, device: torch.device) -> Iterator[Writes]:

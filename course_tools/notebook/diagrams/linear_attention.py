@@ -59,11 +59,13 @@ def delta_rule() -> Diagram:
     d.arrow(k, compare)
     d.arrow(v, compare)
     d.arrow(compare, error)
-    d.arrow(error, write)
+    d.path([error.side("bottom"), (262, 240), (200, 240), (200, write.side("top")[1])])
     d.arrow(fade, write)
     d.chain(write, S_t)
     d.arrow(S_t, read, out="right", into="left")
-    d.path([(426, 64), (426, 300), (380, 300), (380, 326)])
+    d.path([(426, 64), (426, 300), (380, 300), (380, read.side("top")[1])])
+    d.path([(198, 66), (198, 84), (147, 84), (147, write.side("top")[1])])
+    d.note("α_t and β_t are gates of this token, 0 … 1", 142, 430)
     d.arrow(read, context)
     return d
 
