@@ -38,6 +38,7 @@ from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary, language_reference
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, Llama
+from course_lib.pretrained.llama import from_llama
 from course_lib.primitives import causal_mask
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 from course_lib.training import batches, train
@@ -50,7 +51,7 @@ from course_tools.notebook import recorded, show_study, source
 # ## 1 A file that you cannot read yet
 #
 # Every open language model comes with a file `config.json` that describes it. Here are ten lines of that of Mistral 7B v0.1 (2023). With
-# lecture 07 you can read four of its lines. The other six have a question mark, and when this lecture ends, none is left: you
+# lecture 07 you can read four of its lines. The other six have a question mark; at the end, you
 # will compute from them how many parameters the model has, and how much memory a text takes.
 
 # %%
@@ -102,7 +103,8 @@ def text_loss(model, batch):
 
 def learn(model):
     """Train a model on pieces of T characters; return it."""
-    stream = batches(known.unfold(0, T, 1), batch_size=8, seed=0)
+    pieces = known.unfold(0, T, 1)  # every piece of T characters (N, T)
+    stream = batches(pieces, batch_size=8, seed=0)
     for step in train(model, stream, text_loss, steps=UPDATES, lr=6e-3, warmup=50):
         if (step.index + 1) % 250 == 0:
             in_bits = step.loss / math.log(2)
@@ -121,7 +123,8 @@ def bits_by_position(model, length, *mask, stride=64):
 
 source(GPT)
 torch.manual_seed(0)
-gpt = learn(GPT(len(characters), LONG, Sizes(64, 4, 256, 2)).to(device()))
+sizes = Sizes(d_model=64, n_heads=4, d_ff=256, n_layers=2)
+gpt = learn(GPT(len(characters), LONG, sizes).to(device()))
 of_gpt = bits_by_position(gpt, LONG)
 figures.show_bits_by_position({"GPT, learned positions": of_gpt}, T)
 
@@ -138,21 +141,22 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # **By hand.** Take two features of a query as an arrow in the plane, $(1, 0)$, and the same for a key. Turn every query and every
 # key by 90° for each step of its position. A query at position 5 has turned by 450° and is $(0, 1)$; a key at position 3 has turned
 # by 270° and is $(0, -1)$. Their dot product is −1. At the positions 105 and 103 it is −1 again: both arrows have turned by the same
-# further angle, and the angle between them is the same. The score depends on the distance alone:
+# further angle. The score depends on the distance alone:
 #
 # | distance | 0 | 1 | 2 | 3 | 4 |
 # | --- | --- | --- | --- | --- | --- |
 # | score | 1 | 0 | −1 | 0 | 1 |
 #
 # This is **rotary position embedding**, RoPE (Su et al. 2021). One speed cannot tell a distance of 4 from 0. So a head of $d_k$
-# features has $d_k/2$ pairs, each with its own speed, from one radian a position to almost none. `rope_theta` is their base:
+# features has $d_k/2$ pairs, each with its own speed, as the hands of a clock, from one radian a position to almost none. `rope_theta`
+# is their base:
 #
 # $$\begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix} \mapsto
 # \begin{pmatrix} \cos t\theta_i & -\sin t\theta_i \\ \sin t\theta_i & \cos t\theta_i \end{pmatrix}
 # \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix} \qquad \theta_i = \mathrm{base}^{-2i/d_k}
 # \qquad \langle R_m q, R_n k\rangle = \langle q, R_{n-m} k\rangle$$
 #
-# No position has a parameter, and no position is the last. A model that generates keeps its keys *after* the rotation, so each key is
+# The last equation holds since rotations add up: $R_m^\top R_n = R_{n-m}$. No position has a parameter, and no position is the last. A model that generates keeps its keys *after* the rotation, so each key is
 # turned once; a new query at position 100 is turned with `start=100`.
 #
 # | name | shape |
@@ -207,6 +211,10 @@ suspect = check("17.1", suspect)
 # %% [markdown] tags=["interactive"]
 # **Explore.** The score of a query with an equal key by their distance. Which of the two sliders changes nothing, and why? What
 # does a larger base do to far keys? (Llama 3 has the base 500,000.)
+#
+# <details><summary>Answer</summary>
+#
+# The start: only the distance counts. With a larger base more pairs turn slowly, and the score of a far key falls less.</details>
 #
 # `python3 course.py microscope` writes `microscope_decoder.html`: a Llama whose rotations you stop.
 
@@ -330,6 +338,9 @@ cache_bytes = check("17.5", cache_bytes)
 # %% tags=["nbval-check-output"]
 all_heads, eight, one = (cache_bytes(96, g, 128, 2_048) / 1e9 for g in (96, 8, 1))
 claim("17.cache", all=all_heads, eight=eight, one=one)
+
+# %%
+figures.show_caches(cache_bytes)
 
 # %% [markdown]
 # ## 6 The ladder
@@ -549,12 +560,13 @@ claim(
 # %% [markdown]
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again. Turned keys stay valid, as lecture 19 shows. A rotary model with a window computes one character each, from a cache that
-# does not grow; larger models need a little more (section 10).
+# values must be computed again. (It needs more bits within its 64 characters, too.) Turned
+# keys stay valid, as lecture 19 shows. A rotary model with a window computes one character each, from a cache that
+# does not grow.
 #
 # **Is there anything simpler?** The last claim puts two rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
 # each score the distance times a slope of its head. It needs no window; but after 1,200 updates it takes more bits than rotation on short texts, and on long ones
-# more than rotation with a window. Without positions, the causal mask alone has taught little by then.
+# more than rotation with a window. Without positions, the causal mask alone has taught little.
 #
 # What a window does not do is remember: what is further back than all windows together is gone, so Gemma 3 lets every
 # sixth layer attend to the whole text. Our model reads about a dozen characters, and loses nothing.
@@ -764,8 +776,40 @@ of_neighbours = rotate(q[:, halves], speeds) @ rotate(k[:, halves], speeds).mT
 torch.testing.assert_close(of_halves, of_neighbours, atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# So a reader of checkpoints reorders the rows of $W_q$ and $W_k$ within each head, and nothing else: `course_lib.pretrained.load_llama`
-# does.
+# So a reader of checkpoints reorders the rows of $W_q$ and $W_k$ within each head, and nothing else. Try it with the model that you
+# trained: write its weights under the names and in the order of Hugging Face, and let the library's reader hand them to the library's
+# `Llama`. Its logits are yours.
+
+
+# %%
+NAMES = {
+    "gain_1": "input_layernorm",
+    "gain_2": "post_attention_layernorm",
+    **{f"W_{x}.weight": f"self_attn.{x}_proj" for x in "qkvo"},
+    **{f"W_{x}.weight": f"mlp.{x}_proj" for x in ("gate", "up", "down")},
+}
+weights, d_k = llama.state_dict(), llama.blocks[0].d_k
+published = {
+    "model.embed_tokens.weight": weights["tokens.weight"],
+    "lm_head.weight": weights["tokens.weight"],
+    "model.norm.weight": weights["gain"],
+}
+for i in range(len(llama.blocks)):
+    for ours, theirs in NAMES.items():
+        W = weights[f"blocks.{i}.{ours}"]
+        if theirs.endswith(("q_proj", "k_proj")):
+            W = W.unflatten(0, (-1, d_k))[:, halves.argsort()].flatten(0, 1)
+        published[f"model.layers.{i}.{theirs}.weight"] = W
+
+read = Llama(len(characters), Sizes(64, 4, 205, 2), n_groups=2).to(device())
+read.load_state_dict(from_llama(published, d_k))
+with torch.no_grad():
+    apart = (read(new[None, :LONG]) - llama(new[None, :LONG])).abs().max()
+print(f"largest difference of two logits: {apart:.0e}")
+assert apart < 1e-3
+
+# %% [markdown]
+# `course_lib.pretrained.load_llama` reads whole folders of published models in this way.
 #
 # ## Slower positions
 #
@@ -795,26 +839,42 @@ figures.show_bits_by_position(stretched, T)
 
 
 # %%
-def attention_cut(self, x, mask, speeds, cut=T - 1):
-    """`LlamaBlock.attention`, in which no distance is larger than `cut`."""
+def attention_cut(self, x, mask, speeds, pairs=slice(None), cut=T - 1):
+    """`LlamaBlock.attention`; some pairs turn as if no key were further than `cut`."""
     q, k, v = (
         rearrange(W(x), "B T (h d_k) -> B h T d_k", d_k=self.d_k)
         for W in (self.W_q, self.W_k, self.W_v)
     )
     k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], 1) for part in (k, v))
-    near = rotate(q, speeds) @ rotate(k, speeds).mT
-    far = rotate(q[..., None, :], speeds, cut)[..., 0, :] @ k.mT
+    near = rotate(q, speeds), rotate(k, speeds)
+    far = [part.clone() for part in near]
+    held = [part.unflatten(-1, (-1, 2))[..., pairs, :] for part in far]  # views
+    for part, whole, start in zip(held, (q, k), (cut, 0), strict=True):
+        turned = rotate(whole[..., None, :], speeds, start)[..., 0, :]
+        part.copy_(turned.unflatten(-1, (-1, 2))[..., pairs, :])
+    (q, k), (q_far, k_far) = near, far
     t = torch.arange(x.shape[1], device=x.device)
-    scores = torch.where(t[:, None] - t > cut, far, near) / math.sqrt(self.d_k)
+    scores = torch.where(t[:, None] - t > cut, q_far @ k_far.mT, q @ k.mT)
+    scores = scores / math.sqrt(self.d_k)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
     return self.W_o(rearrange(weights @ v, "B h T d_k -> B T (h d_k)"))
 
 
-for block in llama.blocks:
-    block.attention = partial(attention_cut, block)
-of_cut = bits_by_position(llama, LONG)
-for block in llama.blocks:
-    del block.attention
+def read_with(pairs, stride=64):
+    """Bits by position where these pairs are held at the angle of 63."""
+    for block in llama.blocks:
+        block.attention = partial(attention_cut, block, pairs=pairs)
+    bits = bits_by_position(llama, LONG, stride=stride)
+    for block in llama.blocks:
+        del block.attention
+    return bits
+
+
+of_cut = read_with(slice(None))
+of_pairs = [
+    read_with(slice(n, n + 1), stride=LONG)[beyond].mean().item() for n in range(8)
+]
+figures.show_pairs(of_pairs, speeds, T, LONG)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -825,7 +885,9 @@ claim(
 )
 
 # %% [markdown]
-# So nearly all of the harm is in the angles, and next to none in the number of keys. Published models are therefore trained further, for a short time,
+# So nearly all of the harm is in the angles, and next to none in the number of keys. The bars hold one pair at a time: it is the pair
+# whose first turn is not finished at 63 and is passed at 255. Faster ones have met every angle; slower ones hardly move. YaRN slows just
+# such pairs. Published models are therefore trained further, for a short time,
 # after their speeds are changed.
 
 # %% tags=["ledger"]

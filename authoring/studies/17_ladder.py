@@ -127,16 +127,19 @@ def figure(study):
     for place, (name, marker) in enumerate(zip(LADDER, MARKERS, strict=False)):
         scores = study.scores(name, "bits")
         by_rung.plot([place] * len(scores), scores, marker, color=colours[place], markersize=6)
+        by_rung.annotate(
+            f"{study.mean(name, 'bits'):.2f}", (place, max(scores)), (0, 6), textcoords="offset points", fontsize=8, ha="center"
+        )
         said.append(f"{name} {study.mean(name, 'bits'):.2f}")
     names = [
         name.replace(" ", "\n", 2).replace("\n", " ", 1) if name[0] == "+" else name.replace(", ", ",\n") for name in LADDER
     ]
     by_rung.set_xticks(range(len(names)), names, fontsize=8, rotation=90)
-    by_rung.set(ylabel="bits per character", title=f"{FEW:,} updates")
+    by_rung.set(ylabel="bits per character", title=f"{FEW:,} updates", ylim=(0, 2.8))
     for name, each in ((FIRST, (TWICE, MANY)), (LAST, (MANY,))):
         settings = {FEW: name, **{n: f"{name}, {n:,} updates" for n in each}}
         place = list(LADDER).index(name)
-        style = {"color": colours[place], "marker": MARKERS[place]}
+        style = {"color": colours[place], "marker": MARKERS[place], "linestyle": "-" if len(each) > 1 else ""}
         by_updates.plot(list(settings), [study.mean(each, "bits") for each in settings.values()], label=name, **style)
         said += [f"{each} {study.mean(each, 'bits'):.2f}" for n, each in settings.items() if n > FEW]
     by_updates.set(

@@ -97,6 +97,60 @@ def _box(ax: Axes, x: float, y: float, colour: tuple[float, ...]) -> None:
     ax.add_patch(Rectangle((x - 0.4, y), 0.8, 0.4, facecolor=colour, edgecolor="white"))
 
 
+def show_caches(cache_bytes: Callable[..., int]) -> None:
+    """Draw the gigabytes that a text takes in a model of GPT-3's size, by its length, for kinds of attention.
+
+    Args:
+        cache_bytes: `cache_bytes(n_layers, n_groups, d_k, T, window=None)`.
+    """
+    lengths = [2**n for n in range(9, 21)]
+    figure = Figure(figsize=(6.0, 3.0), layout="constrained")
+    ax, said = figure.subplots(), []
+    for (name, n_groups, window), colour, marker in zip(
+        (("96 heads", 96, None), ("8 heads", 8, None), ("1 head", 1, None), ("8 heads, window of 4,096", 8, 4_096)),
+        palette(),
+        MARKERS,
+        strict=False,
+    ):
+        gigabytes = [cache_bytes(96, n_groups, 128, T, window) / 1e9 for T in lengths]
+        ax.plot(lengths, gigabytes, color=colour, marker=marker, markersize=4, label=name)
+        said.append(f"{name} {gigabytes[-1]:,.3g}")
+    ax.axhline(80, color="0.35", linestyle="--", linewidth=1.2, label="memory of a large GPU, 80 GB")
+    ax.set(xscale="log", yscale="log", xlabel="tokens", ylabel="cache in GB")
+    ax.grid(alpha=0.25)
+    despine(ax)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3, frameon=False)
+    show(
+        figure,
+        alt=f"Gigabytes of keys and values by the length of a text, both logarithmic, in 96 layers with heads of 128; at "
+        f"{lengths[-1]:,} tokens: {', '.join(said)}. A dashed line at 80 GB.",
+    )
+
+
+def show_pairs(bits: Sequence[float], speeds: Tensor, trained: int, length: int) -> None:
+    """Draw bits per character where one pair of features at a time is held, and how far each turns.
+
+    Args:
+        bits: far bits with each pair held.
+        speeds: of the pairs, in radians per position.
+        trained: length of the texts in training.
+        length: of the texts that are read.
+    """
+    figure = Figure(figsize=(6.0, 2.8), layout="constrained")
+    ax = figure.subplots()
+    ends = [((trained - 1) * speed, (length - 1) * speed) for speed in speeds.tolist()]
+    ax.bar(range(len(bits)), bits, color=palette()[1], width=0.7)
+    ax.set_xticks(range(len(bits)), [f"{n}\n{a:.2g} →\n{b:.2g}" for n, (a, b) in enumerate(ends)], fontsize=8)
+    ax.set(xlabel=f"pair that is held; radians at distance {trained - 1} → {length - 1}", ylabel="bits per character")
+    despine(ax)
+    said = ", ".join(f"pair {n} {each:.2f}" for n, each in enumerate(bits))
+    show(
+        figure,
+        alt=f"Bits per character far beyond the training, if one pair turns as if no key were further than {trained - 1}: "
+        f"{said}.",
+    )
+
+
 def show_reach(window: Tensor) -> None:
     """Draw the mask of a window (T, T), and what a token reaches through two layers of it."""
     twice = (window.float() @ window.float()) > 0

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import rotate
+from course_lib.metrics import cache_bytes
 from course_lib.primitives import window_of_tokens
 from course_tools.lectures.lecture_17 import figures
 
@@ -34,3 +35,16 @@ def test_a_block_is_the_mean_of_its_positions(capsys, trained, inside):
     figures.show_bits_by_position({"as trained": torch.arange(1.0, 256)}, trained, {"a rival": 2.0})
     said = capsys.readouterr().out
     assert f"as trained {inside}, 247.50 at the positions 240 to 255; a rival 2.00." in said
+
+
+def test_the_cache_of_a_long_text_by_hand(capsys):
+    figures.show_caches(cache_bytes)  # 2 · 96 layers · 128 features · 2 bytes · 2^20 tokens are 51.5 GB a head
+    assert (
+        "at 1,048,576 tokens: 96 heads 4.95e+03, 8 heads 412, 1 head 51.5, 8 heads, window of 4,096 1.61"
+        in capsys.readouterr().out
+    )
+
+
+def test_bars_say_which_pair_is_held(capsys):
+    figures.show_pairs([4.0, 2.5], torch.tensor([1.0, 0.25]), 5, 9)
+    assert "no key were further than 4: pair 0 4.00, pair 1 2.50" in capsys.readouterr().out
