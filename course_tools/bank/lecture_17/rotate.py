@@ -80,6 +80,16 @@ def turns_the_odd_by_the_new_even(x, speeds, start=0):
 
 
 @wrong.part
+def turns_in_place(x, speeds, start=0):
+    """You write into x itself. The new even features are there before the odd ones are made of them, and the caller's vectors
+    are gone: compute both products first, into a new tensor."""
+    _, _, cos, sin = _parts(x, speeds, start)
+    x[..., 0::2] = x[..., 0::2] * cos - x[..., 1::2] * sin
+    x[..., 1::2] = x[..., 0::2] * sin + x[..., 1::2] * cos
+    return x
+
+
+@wrong.part
 def mixes_two_orders_of_pairs(x, speeds, start=0):
     """You repeat each angle for two neighbours, and mix each feature with the one half a vector away. The two belong to
     different orders of the pairs. Here the pairs are neighbours: the partner of x_2i is x_2i+1."""
