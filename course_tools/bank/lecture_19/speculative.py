@@ -643,6 +643,7 @@ def _calls(got: Outcome) -> int:
 
 exercise = Exercise(
     id="19.4",
+    extra=True,
     title="A generator in half the calls",
     reference=speculative,
     properties=(

@@ -1,6 +1,7 @@
 """Experiments of lecture 19: count tensors and numbers moved, test the law of a draw, record the calls of a model."""
 
 import math
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,6 +39,20 @@ def kept_for_backward(form: Callable[..., Tensor], *inputs: Tensor) -> tuple[Ten
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         context = form(*inputs)
     return context, sum(kept.values())
+
+
+def seconds(form: Callable[..., tuple[Tensor, object]], *inputs: Tensor) -> float:
+    """Call a form of attention five times, on one thread if on a CPU; return the shortest time: of the CPU, or by the clock."""
+    clock = time.process_time if inputs[0].device.type == "cpu" else time.perf_counter
+    threads, taken = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    for _ in range(5):
+        start = clock()
+        with torch.no_grad():
+            form(*inputs)[0].sum().item()  # an accelerator computes on its own: wait for it
+        taken.append(clock() - start)
+    torch.set_num_threads(threads)
+    return min(taken)
 
 
 def moved_at_once(T: int, d: int) -> Moved:

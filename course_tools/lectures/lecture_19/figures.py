@@ -127,22 +127,19 @@ def show_calls(per_call: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         per_call: temperature -> name of the draft -> one number for each seed; not every draft needs every temperature.
     """
     figure = Figure(figsize=(6.0, 2.6), layout="constrained")
-    ax = figure.subplots()
-    names = sorted({name for found in per_call.values() for name in found}, key=lambda name: (name == "copying", name))
-    colours = sns.color_palette("deep", len(per_call))
+    axes = figure.subplots(1, len(per_call), sharex=True, squeeze=False)[0]
     said = []
-    for i, ((label, found), colour) in enumerate(zip(per_call.items(), colours, strict=True)):
-        asked = [name for name in names if name in found]
-        means = [torch.tensor(found[name]).mean().item() for name in asked]
-        y = [names.index(name) + 0.36 * (i - (len(per_call) - 1) / 2) for name in asked]
-        ax.barh(y, means, height=0.32, color=colour, label=label)
-        for name, at in zip(asked, y, strict=True):
-            ax.plot([min(found[name]), max(found[name])], [at, at], color="0.2", linewidth=1.2)
-        said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(asked, means, strict=True)))
-    ax.axvline(1, color="0.4", linestyle="--", linewidth=1)
-    ax.set_yticks(range(len(names)), names, fontsize=9)
-    ax.invert_yaxis()
-    ax.set(xlabel="characters per call of the model", xlim=(0, None))
-    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=2)
-    sns.despine(ax=ax)
+    for ax, (label, found) in zip(axes, per_call.items(), strict=True):
+        means = [torch.tensor(scores).mean().item() for scores in found.values()]
+        ax.barh(range(len(found)), means, height=0.6, color=DRAFT)
+        for y, scores in enumerate(found.values()):
+            ax.plot([min(scores), max(scores)], [y, y], color="0.2", linewidth=1.2)
+        ax.axvline(1, color="0.4", linestyle="--", linewidth=1)
+        ax.set_yticks(range(len(found)), found, fontsize=8)
+        ax.invert_yaxis()
+        ax.set_title(label, fontsize=9)
+        sns.despine(ax=ax)
+        said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(found, means, strict=True)))
+    axes[0].set(xlim=(0, None))
+    figure.supxlabel("characters per call of the model; black: the range of the seeds", fontsize=9)
     show(figure, alt=f"Characters per call of the model; without a draft it is 1. {'. '.join(said)}.")

@@ -41,3 +41,16 @@ def test_a_recorded_generator_says_what_the_model_wrote():
     assert recorded.calls == calls == len(own)
     assert own[-1] == 31
     assert all(1 <= b - a <= 4 for a, b in zip([1, *own], own, strict=False))
+
+
+def test_forms_are_timed_as_they_are_and_threads_are_left_as_they_were():
+    q, k, v = torch.randn(3, 67, 5)
+    before, called = torch.get_num_threads(), []
+
+    def form(*inputs):
+        called.append((inputs, torch.is_grad_enabled(), torch.get_num_threads()))
+        return scaled_dot_product_attention(*inputs)
+
+    assert experiments.seconds(form, q, k, v) >= 0
+    assert called == [((q, k, v), False, 1)] * 5
+    assert torch.get_num_threads() == before
