@@ -629,6 +629,29 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
 
 # %% [markdown]
+# ## How many pairs fit in?
+#
+# The usual test of a memory is *multi-query associative recall* (Arora et al. 2024, https://arxiv.org/abs/2312.04927): each key is
+# written once, and there are more and more of them. The recorded study trains every memory anew on 8, 16, 32 and 64 pairs, whose keys
+# are drawn from 128.
+
+# %% tags=["nbval-check-output"]
+pairs = show_study("18_pairs")
+of = {name: pairs.scores(name, "accuracy") for name in pairs.names}
+claim(
+    "18.pairs",
+    sum=of["sum, 64 pairs"],
+    delta=of["delta rule, 64 pairs"],
+    wide=of["delta rule, 32 × 16, 64 pairs"],
+    softmax=of["softmax, growing cache, 64 pairs"],
+)
+
+# %% [markdown]
+# **Where nothing is rewritten, there is little to correct**: the sum and the delta rule are level, however many pairs there are. What counts
+# is room. As many pairs as the memory has rows are nearly all found; of four times as many, two in three. With twice the rows more than
+# nine in ten are found, and softmax attention, which keeps every pair, finds all.
+
+# %% [markdown]
 # ## The delta rule in chunks
 #
 # Each error depends on all earlier writes, so the delta rule seems to need a loop. But the dependence is linear. Call $u_i$

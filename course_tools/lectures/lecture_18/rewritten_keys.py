@@ -32,6 +32,14 @@ def hot_keys(n: int, generator: torch.Generator, n_keys: int = N_KEYS) -> Writes
     return Writes(key_of.gather(1, shuffled), values, key_of[:, :N_ASKED], values.gather(1, last))
 
 
+def each_key_once(n: int, generator: torch.Generator, n_pairs: int, n_keys: int) -> Writes:
+    """Draw n sequences that write n_pairs of n_keys once each, in random order; eight of them are asked for."""
+    keys = torch.rand(n, n_keys, generator=generator).argsort(1)[:, :n_pairs]
+    values = torch.randint(N_VALUES, keys.shape, generator=generator)
+    some = torch.rand(keys.shape, generator=generator).argsort(1)[:, :N_ASKED]
+    return Writes(keys, values, keys.gather(1, some), values.gather(1, some))
+
+
 def new_subject(n: int, generator: torch.Generator) -> Writes:
     """Draw n sequences of 48 writes to twelve keys, new in each sequence; one write, the 21st to the 44th, is a marker instead.
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from course_tools.lectures.lecture_18.rewritten_keys import N_KEYS, N_VALUES, hot_keys, new_subject
+from course_tools.lectures.lecture_18.rewritten_keys import N_KEYS, N_VALUES, each_key_once, hot_keys, new_subject
 
 
 def test_the_wanted_value_is_the_last_that_was_written():
@@ -41,3 +41,13 @@ def test_what_was_written_before_the_marker_is_void():
         assert len(set(keys)) <= 13
         void += wanted.count(none)
     assert 0 < void < 23 * 8
+
+
+def test_each_key_is_written_once_and_asked_keys_are_among_them():
+    writes = each_key_once(23, torch.Generator().manual_seed(2), n_pairs=11, n_keys=31)
+    assert writes.keys.shape == (23, 11)
+    for keys, values, asked, wanted in zip(*(part.tolist() for part in writes), strict=True):
+        written = dict(zip(keys, values, strict=True))
+        assert len(written) == 11
+        assert len(set(asked)) == 8
+        assert [written[key] for key in asked] == wanted
