@@ -219,8 +219,8 @@ claim(
 # **By hand.** Box $A$ has corners $(0, 0, 2, 2)$, box $B$ has $(1, 1, 3, 3)$. Their intersection is a square of area 1, their union
 # has area $4 + 4 - 1 = 7$. **IoU**, intersection over union, is $1/7 = 0.14$.
 #
-# Move $B$ away by ten: the intersection is empty, and IoU is 0. Move it by twenty: still 0. So the gradient of IoU does not say in
-# which direction a box should move. **GIoU** subtracts the share of the smallest box $C$ around both that neither covers:
+# Move $B$ away by ten or by twenty: the intersection is empty, and IoU is 0. So its gradient does not say in which direction a box
+# should move. **GIoU** subtracts the share of the smallest box $C$ around both that neither covers:
 #
 # $$\mathrm{IoU} = \frac{|A \cap B|}{|A \cup B|} \qquad \mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
 #
@@ -359,7 +359,7 @@ set_loss = check("12.6", set_loss)
 # %% [markdown] tags=["predict"]
 # ## 5 Each creature once
 #
-# Now train the network of section 1 again. Data, recipe and weights at the start are the same; only the loss is the one of your three
+# Train the network of section 1 again. Data, recipe and weights at the start are the same; only the loss is the one of your three
 # functions.
 #
 # **Predict.** What will NMS do to its detections?
@@ -420,8 +420,7 @@ claim(
 # A creature can be said twice, or not at all. The set makes the first error less often than every cell, the second less often than NMS.
 #
 # AP50 is lenient here: the box of one of two at a place overlaps the other by more than a half, and counts for either. The scene above
-# is a good one: of those in which the matched network has the right *number* of boxes and NMS has not, the one whose boxes fit best.
-# All pairs:
+# fits best of those in which the matched network has the right *number* of boxes and NMS has not. All pairs:
 
 # %% tags=["nbval-check-output"]
 pairs, _, apart = experiments.told_apart(sets, unseen)
@@ -434,7 +433,7 @@ claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 # Where do two queries look that have found two creatures? Your function does not return its weights, so we repeat its first two
 # steps.
 #
-# **Try it.** Say where you expect the weights to be, then run the cell; and again with another `scene`, such as 2.
+# **Try it.** Say where you expect the weights to be, then run the cell; and again with `scene = 2`.
 
 # %%
 with torch.no_grad():
@@ -450,6 +449,8 @@ figures.show_reading(unseen, scene, sets, looks)
 # Partly at their creatures: over all scenes, less than half of the weight lies in the boxes. Each of our queries starts from a cell whose
 # features show the creature already. DETR's queries have only cross-attention to find an object: in the paper's figure 6, their weights
 # lie on its head and its legs.
+#
+# `python3 course.py microscope` writes `microscope_queries.html`: queries that you keep from talking.
 
 
 # %% tags=["cover", "interactive"]

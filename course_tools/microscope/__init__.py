@@ -13,7 +13,11 @@ from course_tools.whole_file import write_whole
 
 __all__ = ["ROOMS", "page", "room_weights", "write"]
 
-ROOMS = {"decoder": ("17", "The decoder of today"), "memory": ("18", "A memory of fixed size")}
+ROOMS = {
+    "queries": ("12", "Detection with DETR"),
+    "decoder": ("17", "The decoder of today"),
+    "memory": ("18", "A memory of fixed size"),
+}
 """The further rooms: the lecture and the title of each."""
 _HERE = Path(__file__).parent
 

@@ -336,5 +336,5 @@ def test_the_page_is_one_small_file():
     assert '<a href="x.html" target="_top">' in page(lecture="x.html")
     assert not re.search(r"""(?:src|href)=["'](?!#)""", text)
     assert 'data-view="digit"' in page("digit")
-    with pytest.raises(ValueError, match="no view 'word'; it has: reverse, continue, digit, decoder, memory"):
+    with pytest.raises(ValueError, match="no view 'word'; it has: reverse, continue, digit, queries, decoder, memory"):
         page("word")
