@@ -12,7 +12,7 @@ in the wrong packaging loses the points for its shape, an answer that ignores mo
 named mistake, even a crash, earns points within the limits of its severity. An answer that crashes on some inputs is judged on
 the others. An error that beginners make in any exercise, such as `k.T` of a batch, is named if no wrong answer of the bank has
 the same; it earns what its severity earns if the answer is right where it runs, and a quarter if it runs nowhere. See
-`common_crash`.
+`common_crash`. Where nothing is named, what is true of the wrong result is said; see `observation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from course_tools.checks.common_crash import KINDS, Crash
 from course_tools.checks.comparisons import unchanged, unchanged_and_new
 from course_tools.checks.exercise import Answer, Exercise, Property, Severity, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
+from course_tools.checks.observation import observation
 from course_tools.checks.other_device import line_for_one_device
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
@@ -180,6 +181,8 @@ class Examination:
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, observed, exercise.points)
                 if crash is not None and exercise.training is None:
                     findings = _credited(findings, crash.kind, observed, exercise.points)
+                if known is None and crash is None and exercise.training is None:
+                    findings = self._with_an_observation(observed, findings)
             conclusion = self._conclusion(observed) if passed else ""
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
@@ -361,6 +364,20 @@ class Examination:
             return None
         alike = all(crash is not None and crash.kind == first.kind for crash in crashes)
         return first if alike and (len(crashes) == len(missed) or first.kind == "in place") else None
+
+    def _with_an_observation(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Say of the first failing property of which something simple is true how the result differs from the right one."""
+        judges = {prop.name: prop.judge for prop in self.exercise.properties if not prop.counts_cost and not prop.drawn}
+        for i, found in enumerate(findings):
+            if found.status != "fails" or found.name not in judges or found.name == "runs":
+                continue
+            judged = judges[found.name]
+            says, number = observation([(e, got) for _, e, got in observed[found.name] if judged(e, got) is not None])
+            if says:
+                detail = f"{_sentence(found.detail)} {says}".strip()
+                numbers = f"{found.numbers} {number}".strip()
+                return (*findings[:i], replace(found, detail=detail, numbers=numbers), *findings[i + 1 :])
+        return findings
 
     def _shown_by_measurements(self, got: Outcome) -> tuple[Answer | None, Answer | None]:
         """The mistake that the measurements of a training prove, and the one that they make likely; at least one is None."""
