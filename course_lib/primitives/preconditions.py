@@ -92,7 +92,9 @@ def shape_checked(hint: str = "", of: Callable[..., Any] | None = None) -> Calla
             for name, x in tensors.items():
                 if not isinstance(x, Tensor) or x.dtype not in types[name]:
                     kind = wanted[name].dtype.__name__.lower()
-                    got = x.dtype if isinstance(x, Tensor) else f"{type(x).__name__}: convert it by `torch.as_tensor`"
+                    several = isinstance(x, tuple | list) and any(isinstance(part, Tensor) for part in x)
+                    advice = "pass its tensors one by one, as by `*`" if several else "convert it by `torch.as_tensor`"
+                    got = x.dtype if isinstance(x, Tensor) else f"{type(x).__name__}: {advice}"
                     raise TypeError(f"{name} must be a tensor of type {kind}, got {got}.")
             if misfit := [name for name, x in tensors.items() if not _fits(x.shape, axes[name], sizes)]:
                 got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())

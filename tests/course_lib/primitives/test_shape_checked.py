@@ -40,7 +40,11 @@ MISFIT = [
     ((x, x, W.mT), {}, r"W does not fit.*W \(5, 28\)"),
     ((x, x), {"box": torch.ones(3).long()}, r"box \(4\).* box \(3,\)"),
 ]
-TYPES = [((x, x.long()), "y must be .* float"), ((x, 1.0), "got float")]
+TYPES = [
+    ((x, x.long()), "y must be .* float"),
+    ((x, 1.0), "got float"),
+    ((x, (x, W)), r"got tuple: pass its tensors one by one, as by `\*`\."),
+]
 
 
 @pytest.mark.parametrize(("arguments", "options"), FIT)
