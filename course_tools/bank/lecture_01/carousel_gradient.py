@@ -104,6 +104,16 @@ def adds_logarithms(forget_gates):
     return forget_gates.log().sum(0).exp()
 
 
+@wrong.detail
+def starts_from_ones_of_one_axis(forget_gates):
+    """You start from ones of the size `forget_gates.shape[1]`. That is all of a step only if there is no batch, or one with as
+    many examples as units: a step has the shape `forget_gates.shape[1:]`."""
+    gradient = torch.ones(forget_gates.shape[1])
+    for gate in forget_gates:
+        gradient = gradient * gate
+    return gradient
+
+
 @wrong.idea
 def takes_the_last_gate_only(forget_gates):
     """You return the last gate alone, which is ∂c_T/∂c_{T-1}. From c_0 to c_T every gate is a factor."""

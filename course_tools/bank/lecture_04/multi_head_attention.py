@@ -252,6 +252,20 @@ def attends_once_for_all_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return merge_heads(context) @ W_o.mT, weights.expand(*weights.shape[:-3], n_heads, -1, -1)
 
 
+@wrong.detail
+def cuts_the_values_as_the_queries(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You cut W_v into blocks of the size of those of W_q. A head has d_k rows of W_q and W_k, and d_v of W_v, which is another
+    size: `W_v.shape[0] // n_heads`."""
+    d, found = W_q.shape[0] // n_heads, []
+    for i in range(n_heads):
+        q, k, v = (x @ W[i * d : (i + 1) * d].mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+        allowed = mask_per_head(mask, queries.shape)
+        allowed = None if allowed is None else allowed[..., i if allowed.shape[-3] > 1 else 0, :, :]
+        found.append(scaled_dot_product_attention(q, k, v, allowed))
+    context, weights = (torch.stack(parts, -3) for parts in zip(*found, strict=True))
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""

@@ -146,6 +146,14 @@ def divides_by_a_row(phi_q, phi_k, v, mask=None):
     return phi_q @ (phi_k.mT @ v) / (phi_q * phi_k.sum(-2, keepdim=True)).sum(-1)
 
 
+@wrong.detail
+def sums_the_features_of_each_key(phi_q, phi_k, v, mask=None):
+    """You sum over the last axis of φ(K), the features: z has then a number for each key. z is the sum of all keys, and has a
+    number for each feature, which the query multiplies: sum over the last axis but one."""
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-1)[..., None])
+
+
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""
