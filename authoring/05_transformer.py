@@ -741,8 +741,8 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 # %% [markdown]
 # # Going further
 #
-# Each section stands on its own, and no later lecture needs them: what helps or hinders training, decoding, real sentences, and two
-# build tasks.
+# Each section stands on its own: what helps or hinders training (lecture 07 uses pre-norm, section 11), decoding, real sentences, and
+# two build tasks.
 
 # %% [markdown] tags=["predict"]
 # ## 10 Small positions
