@@ -138,8 +138,8 @@ show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss
 # For nearly a thousand updates, the loss stays at that of a bag of values: the GRU knows which values occur, and not whose they are. Then
 # it slowly learns to bind some of them: after 5,000 updates, 60 % of its answers are right.
 #
-# **Try it.** Read the pairs above once, cover them, and answer the questions. That is the task of the GRU, whose one state must
-# keep eight values, each with its key. Now uncover the pairs and answer again. That is self-attention: it keeps every token, and
+# **Try it.** Read the pairs above once, cover them, and answer the questions. That is the task of the GRU, which must write
+# all pairs into its state before it sees a question. Now uncover the pairs and answer again. That is self-attention: it keeps every token, and
 # the question chooses.
 
 # %% [markdown]
@@ -223,9 +223,16 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # | scores, weights | (…, T_q, T_k) | the last: keys |
 # | context | (…, T_q, d_v) | – |
 #
-# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean; it returns them as
-# `Attended(context, weights)`, which is a tuple. You write the rest; section 4 explains the divisor. (`k.mT` exchanges the last
-# two axes of a tensor; `k.T` would reverse all axes, also that of the batch.)
+# Section 4 explains the divisor. A **mask** states which keys each query may attend to (section 5). `attend(scores, values, mask)`
+# from lecture 02 does what follows the scores, and returns the tuple `Attended(context, weights)`:
+#
+# ```python
+# weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)  # a masked key: weight 0
+# weights = weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)  # a query without any key: not 0/0, but 0
+# context = weights @ values
+# ```
+#
+# You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all axes, also that of the batch.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
@@ -305,39 +312,43 @@ slope = saturation.slope["without"] / saturation.slope["with 1/√d_k"]
 claim("04.c", without=without, scaled=scaled, slope=slope)
 
 # %% [markdown] tags=["predict"]
-# Training suffers. The derivative of weight $w_i$ with respect to score $s_j$ is $w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$
-# is 1 if $i = j$, else 0. If one weight is nearly 1 and the others nearly 0, all derivatives are nearly 0: a wrong choice is
-# hardly corrected.
+# Without the divisor, two things are different in training. The softmax starts saturated, as the figure shows: a wrong choice is
+# hardly corrected. And every score is as *sensitive* as it is large: the same change of $W_Q$ moves it $\sqrt{d_k}$ times as far. Adam
+# changes each number of a matrix by about the learning rate, however small its derivative.
 #
-# **Predict.** Which other change would make the first scores as small as the divisor does?
+# **Predict.** At $d_k = 512$ and a rate of 0.001, a model without the divisor does not learn the look-up. What helps?
 #
-# <details><summary>A. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$.</summary>
+# <details><summary>A. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$: then the first scores are as small as with the
+# divisor.</summary>
 #
-# Yes: a score contains both. But each step of Adam changes the matrices by about the learning rate, whatever their size: without
-# the divisor, a step changes the scores $\sqrt{d_k}$ times as much. So a smaller rate helps, too, as the next cell shows at
-# $d_k = 512$.</details>
-# <details><summary>B. Start with the values $\sqrt{d_k}$ times smaller.</summary>
+# Only the first ones are. A step still moves the scores $\sqrt{d_k}$ times as far, and after a few steps they are too large.</details>
+# <details><summary>B. A tenth of the learning rate.</summary>
+#
+# Yes, nearly: the steps were too long. What the saturated start costs is the rest: with both changes, the model learns as well as
+# with the divisor.</details>
+# <details><summary>C. Start with the values $\sqrt{d_k}$ times smaller.</summary>
 #
 # Values enter after the softmax. They have no effect on the weights.</details>
-# <details><summary>C. Divide the weights by $\sqrt{d_k}$ after the softmax.</summary>
-#
-# The choice is made by then. The weights would only sum to less than 1.</details>
 
 # %%
 wide, models = {}, {}
-for name, mechanism, lr in (
-    ("with 1/√d_k", scaled_dot_product_attention, 1e-3),
-    ("without", dot_attention, 1e-3),
-    ("without, a tenth of the rate", dot_attention, 1e-4),
+for name, mechanism, start, lr in (
+    ("with 1/√d_k", scaled_dot_product_attention, 1, 1e-3),
+    ("without", dot_attention, 1, 1e-3),
+    ("without, small start", dot_attention, 512**-0.25, 1e-3),
+    ("without, a tenth of the rate", dot_attention, 1, 1e-4),
 ):
     torch.manual_seed(0)
-    models[name] = Reader(SelfAttention(512, mechanism), (16, 9), 8, d=512).to(device())
+    layer = SelfAttention(512, mechanism)
+    for matrix in (layer.W_q, layer.W_k):
+        matrix.weight.data *= start
+    models[name] = Reader(layer, (16, 9), 8, d=512).to(device())
     wide[name] = [train_reader(models[name], draw_texts, steps=200, lr=lr, n=32)]
 show_recorded_losses(wide, "cross-entropy, nats", {"a bag of values": bag_loss})
 
 # %% tags=["nbval-check-output"]
 right = [answer(model, draw_texts).float().mean() for model in models.values()]
-claim("04.f", scaled=right[0], without=right[1], slow=right[2])
+claim("04.f", scaled=right[0], without=right[1], small=right[2], slow=right[3])
 
 # %% [markdown]
 # ## 5 Masks
@@ -409,7 +420,7 @@ leak = {}
 for name, mask in (("causal mask", causal_mask(12).to(device())), ("no mask", None)):
     torch.manual_seed(0)
     layer = SelfAttention(64, scaled_dot_product_attention, mask)
-    counter = Reader(layer, sizes=(8, 12), n_answers=8).to(device())
+    counter = Reader(layer, sizes=(8, 12), n_answers=8).to(device())  # tokens, places
     leak[name] = [train_reader(counter, data.draw_counting, steps=300)]
 entropy = {"entropy of the next token": data.ENTROPY}
 show_recorded_losses(leak, "cross-entropy, nats", entropy)
@@ -424,19 +435,19 @@ claim("04.h", masked=masked / data.ENTROPY, unmasked=unmasked / data.ENTROPY)
 # ## 6 Several heads
 #
 # One softmax gives each query *one* set of weights, and the query receives one mixture. What if it needs two things? Let every
-# position of a word write two letters: the word forwards, and backwards. Position 0 of "on" must write "o" and "n", position 0
-# of "no" must write "n" and "o".
+# position of a word write two letters: the next letter, and the letter of the word backwards. Position 0 of "one" must write "n" and
+# "e", position 0 of "oen" must write "e" and "n".
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A single head attends to both letters equally, with weights ½ and ½. What does position 0 receive for "on", and
-# what for "no"?
+# **Predict.** A single head attends to both letters equally, with weights ½ and ½. What does position 0 receive for "one", and
+# what for "oen"?
 #
 # <details><summary>A. Two different vectors, since the letters are in another order.</summary>
 #
-# A sum does not depend on the order of its terms. The positions do not help: both words have the same ones.</details>
+# A sum does not depend on the order of its terms. The positions do not help: in both words they are the same.</details>
 # <details><summary>B. The same vector.</summary>
 #
-# Yes: ½ v("o") + ½ v("n") in both cases. No read-out, however large, can find from this vector which letter came first.</details>
+# Yes: ½ v("n") + ½ v("e") in both cases. No read-out, however large, can find from this vector which letter came first.</details>
 # <details><summary>C. Zero: opposite weights cancel.</summary>
 #
 # Weights are positive and sum to 1: nothing cancels.</details>
@@ -447,7 +458,7 @@ claim("04.h", masked=masked / data.ENTROPY, unmasked=unmasked / data.ENTROPY)
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
-# Heads cost nothing extra: $h$ heads of size $d_{model}/h$ have as many parameters as one of size $d_{model}$. Below, $d$ is the
+# Heads need no extra parameters: $h$ heads of size $d_{model}/h$ have as many as one of size $d_{model}$. Below, $d$ is the
 # size of one head. One product computes the queries
 # of all heads, because their matrices are stacked row-wise in `W_q`. Then the features are split, and the heads become one more
 # batch axis:
@@ -536,8 +547,8 @@ class WordReader(nn.Module):
         x = self.letter(letters) + self.front(place) + self.back(from_end)
         mask = padding_mask(lengths, len(place)).to(x.device)
         attended = multi_head_attention(x, x, x, *self.matrices, self.n_heads, mask)
-        logits = self.read_out(attended.context).unflatten(-1, self.shape)
-        return logits, attended.weights
+        found = self.read_out(x + attended.context)  # its own token, and what it found
+        return found.unflatten(-1, self.shape), attended.weights
 
 
 torch.manual_seed(0)
@@ -571,27 +582,27 @@ show(drawn, alt=plots.describe(weights, output, my_name, at_most=4))
 # of the three embeddings could you remove from the *values* without any loss?
 
 # %% [markdown]
-# Now every position writes *two* letters, forwards and backwards, as in section 6. We compare one head of size 64 with two
-# heads of size 32, and draw the two.
+# Now every position writes *two* letters, the next one and the one backwards, as in section 6. We compare one head of size 64 with
+# two heads of size 32, and draw the two.
 
 
 # %%
 def draw_both(n):
-    """Draw words, each to be written forwards and backwards, (n, T, 2)."""
+    """Draw words: at each place, the next letter and the mirrored one."""
     letters, lengths, backwards = draw_words(n)
-    forwards = letters.masked_fill(backwards < 0, -100)
-    return letters, lengths, torch.stack([forwards, backwards], dim=-1)
+    following = letters.roll(-1, dims=1).masked_fill(backwards < 0, -100)
+    following.scatter_(1, lengths[:, None] - 1, -100)  # the last letter has no next one
+    return letters, lengths, torch.stack([following, backwards], dim=-1)
 
 
 both = {}
 for n_heads in (1, 2):
     torch.manual_seed(0)
     model = WordReader(n_heads, n_answers=(2,)).to(device())
-    train_reader(model, draw_both, steps=300)
-    right = answer(model, draw_both).view(-1, 2)  # forwards, backwards
-    both[n_heads] = right.all(-1).float().mean()
-words, maps = written_by(model, my_name)
-print(*words, sep="\n")
+    train_reader(model, draw_both, steps=400, lr=2e-3)
+    both[n_heads] = answer(model, draw_both).float().mean()
+    (following, backwards), maps = written_by(model, my_name)
+    print(f"{n_heads} × {64 // n_heads}: next {following[:-1]}, backwards {backwards}")
 named = {f"head {i}": weights for i, weights in enumerate(maps)}
 drawn = plots.attention_maps(named, my_name, my_name, x="read", y="place")
 alt = (plots.describe(weights, my_name, my_name, at_most=3) for weights in maps)
@@ -643,7 +654,7 @@ microscope()
 # The softmax makes them sum to 1 whatever the scores are.</details>
 # <details><summary>C. The weights become sharper.</summary>
 #
-# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 4.</details>
+# Right. With a much larger $d_k$, the softmax saturates, and each step of training moves the scores too far: section 4.</details>
 #
 # **Question 2.** A batch for a language model contains texts of 3 and 5 tokens, padded to 5. Which mask is right?
 #

@@ -40,7 +40,7 @@ HINTS = (
 @wrong.detail
 def forgets_the_scale(q, k, v, mask=None):
     """Your scores are not divided by √d_k: dot products grow with the size of the vectors, so with long ones your
-    softmax puts nearly all its weight on a single key and passes hardly any gradient."""
+    softmax puts nearly all its weight on a single key before anything is learned, and each training step moves it too far."""
     return attend(q @ k.mT, v, mask)
 
 
