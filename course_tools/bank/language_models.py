@@ -142,9 +142,11 @@ def attends(measured: Measured, truth: Truth) -> str | None:
 
 
 def attends_to_all_at_once(measured: Measured, truth: Truth) -> str | None:
-    """Require attention, and no recurrence beside it."""
+    """Require attention, no recurrence beside it, and a network or a norm: attention alone only adds up vectors of tokens."""
     if fault := attends(measured, truth):
         return fault
+    if is_attention_alone(measured, truth):
+        return "Between the embeddings and the logits nothing but the softmax of attention is nonlinear."
     if steps_from_token_to_token(measured, truth):
         return f"The longest chain of its nonlinear operations is longer for {T} tokens than for {SHORT}: it carries a state."
     return None
@@ -181,9 +183,9 @@ def beats_the_frequencies(measured: Measured, truth: Truth) -> str | None:
     return _worse_than(measured, truth, "unigram", 0.2, "the character frequencies")
 
 
-def beats_a_table_of_pairs(measured: Measured, truth: Truth) -> str | None:
-    """Require a loss below that of a table of pairs."""
-    return _worse_than(measured, truth, "bigram", 0.0, "a table of pairs of characters")
+def beats_a_table_of_pairs(measured: Measured, truth: Truth, margin: float = 0.0) -> str | None:
+    """Require a loss below that of a table of pairs, by a margin in nats."""
+    return _worse_than(measured, truth, "bigram", margin, "a table of pairs of characters")
 
 
 def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, words: str) -> str | None:
@@ -199,7 +201,7 @@ def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, wor
 TRAINED = ("training", "evaluation")
 ATTENDS = holds(
     "attention",
-    "The logits depend on attention weights, which sum to 1 over the keys, and no state is carried beside them.",
+    "The logits depend on attention weights, which sum to 1 over the keys, and on a feed-forward network; no state is carried.",
     attends_to_all_at_once,
     1,
     TRAINED,
@@ -214,10 +216,13 @@ RECURRENT = holds(
 )
 
 
-def properties(seconds: float, most_parameters: int, mechanism: Property = ATTENDS) -> tuple[Property, ...]:
+def properties(
+    seconds: float, most_parameters: int, mechanism: Property = ATTENDS, margin: float = 0.0
+) -> tuple[Property, ...]:
     """Make the properties of a language model: 12 points, of which an untrained model earns at most four.
 
-    `mechanism` is the property of what mixes the tokens, one point.
+    `mechanism` is the property of what mixes the tokens, one point; `margin` is how far below the loss of a table of pairs that
+    of the model must be, in nats.
     """
     return (
         trains_within(seconds),
@@ -247,8 +252,8 @@ def properties(seconds: float, most_parameters: int, mechanism: Property = ATTEN
         ),
         holds(
             "score",
-            "On held-out text the loss is below that of a table of pairs.",
-            beats_a_table_of_pairs,
+            f"On held-out text the loss is {f'{margin:g} nats ' if margin else ''}below that of a table of pairs.",
+            partial(beats_a_table_of_pairs, margin=margin),
             1,
             needs=("learns",),
         ),
@@ -279,6 +284,11 @@ def reads_all_at_once(measured: Measured, truth: Truth) -> bool:
 def attends_to_tokens(measured: Measured, truth: Truth) -> bool:
     """Evidence: values are multiplied by weights that depend on the tokens and sum to 1."""
     return not has_no_attention(measured, truth)
+
+
+def is_attention_alone(measured: Measured, truth: Truth) -> bool:
+    """Evidence: it attends, and computes neither a norm nor the activation of a network."""
+    return attends_to_tokens(measured, truth) and not probe_of(measured).depth
 
 
 def steps_from_token_to_token(measured: Measured, truth: Truth) -> bool:
