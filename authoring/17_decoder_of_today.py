@@ -19,7 +19,7 @@
 # You will write each part in a few lines, see what each is worth, build a small Llama from your own functions, let it write, and
 # let it read texts that are longer than those of its training.
 #
-# **Prerequisites:** lecture 07 (GPT, cache). **Time:** {minutes}. {measured}
+# **Prerequisites:** lecture 07 (GPT; section 11). **Time:** {minutes}. {measured}
 #
 # ![](diagram:llama)
 

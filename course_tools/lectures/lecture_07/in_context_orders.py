@@ -63,6 +63,13 @@ def accuracy_of_own_counts(new: Walks) -> float:
     return (follows[:, :-1].argmax(-1) == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
 
 
+def accuracy_of_last_copy(new: Walks) -> float:
+    """Measure the accuracy on the same steps of the rule: what followed the last copy of the letter follows it again."""
+    places = after_copies(new.tokens) * torch.arange(1, new.tokens.shape[1] + 1)
+    copied = new.tokens.gather(1, places.argmax(-1))
+    return (copied[:, :-1] == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
+
+
 def after_copies(tokens: Tensor) -> Tensor:
     """Find where an induction head should attend, (B, T, T), bool: key j follows an earlier copy of the token at query i."""
     before = F.pad(tokens[:, :-1], (1, 0), value=-1)
@@ -125,7 +132,7 @@ class OrderQuestion(NamedTuple):
 
 
 def questions(
-    orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False
+    orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False, after_round: bool = False
 ) -> list[OrderQuestion]:
     """Create a question for each order, with a prompt of n_shots examples.
 
@@ -135,6 +142,7 @@ def questions(
         seed: determines letters and examples.
         few_shot_prompt: such as that of `course_lib.generation`.
         false: whether each example shows the letter after the next, which is wrong.
+        after_round: whether the prompt begins with one true round of the order, nine letters from a random one on.
     """
     generator, made = torch.Generator().manual_seed(seed), []
     for follows in successors(orders).tolist():
@@ -142,7 +150,11 @@ def questions(
         asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
         shown = {LETTERS[given]: LETTERS[follows[follows[given]] if false else follows[given]] for given in chosen[:n_shots]}
         letter = LETTERS[asked]
-        prompt = few_shot_prompt(list(shown.items()), letter, ("letter", "next"))
+        first = [int(torch.randint(len(LETTERS), (), generator=generator))]
+        for _ in follows:
+            first.append(follows[first[-1]])
+        task = "".join(LETTERS[place] for place in first) if after_round else ""
+        prompt = few_shot_prompt(list(shown.items()), letter, ("letter", "next"), task)
         made.append(OrderQuestion(letter, prompt, LETTERS[follows[asked]], shown))
     return made
 
@@ -186,7 +198,7 @@ def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
 
 
 def answers_by_shots(
-    model: nn.Module, orders: Tensor, few_shot_prompt: Callable[..., str], false: bool = False
+    model: nn.Module, orders: Tensor, few_shot_prompt: Callable[..., str], false: bool = False, after_round: bool = False
 ) -> list[LetterAnswers]:
     """Ask a model one question about each order (n, 8), with 0 to 8 examples in the prompt; return the answers for each number.
 
@@ -195,32 +207,35 @@ def answers_by_shots(
         orders: the orders.
         few_shot_prompt: such as that of `course_lib.generation`.
         false: whether each example shows the letter after the next, which is wrong.
+        after_round: whether each prompt begins with one true round of the order.
     """
     shots = range(len(LETTERS) + 1)
-    return [answers(model, questions(orders, n, 0, few_shot_prompt, false)) for n in shots]
+    return [answers(model, questions(orders, n, 0, few_shot_prompt, false, after_round)) for n in shots]
 
 
-def show_answers(true: Sequence[LetterAnswers], false: Sequence[LetterAnswers]) -> None:
+def show_answers(true: Sequence[LetterAnswers], false: Sequence[LetterAnswers], after: Sequence[LetterAnswers]) -> None:
     """Draw the fraction of true answers, and of answers that follow false examples, against the number of examples.
 
     Args:
         true: as returned by `answers_by_shots`.
         false: the same, with false examples.
+        after: the same, with false examples after one true round.
     """
     n_shots = range(len(true))
-    by_order, by_order_all_the_same = ([a.accuracy for a in shots] for shots in (true, false))
-    as_shown = [a.follows_examples for a in false]
+    by_order, kept = ([a.accuracy for a in shots] for shots in (true, after))
+    alone, against = ([a.follows_examples for a in shots] for shots in (false, after))
     drawn = {
         "true examples: true answer": (n_shots, by_order),
-        "false examples: answer of the example": (n_shots[1:], as_shown[1:]),
-        "false examples: true answer": (n_shots, by_order_all_the_same),
+        "false examples: answer of the example": (n_shots[1:], alone[1:]),
+        "a true round, then false examples: true answer": (n_shots, kept),
+        "a true round, then false examples: answer of the example": (n_shots[1:], against[1:]),
     }
     show(
         curves(drawn, "examples in the prompt", "fraction of the answers", across={"a guess among 8": 1 / len(LETTERS)}),
         alt=f"True answers against the number of examples: {by_order[0]:.2f} with none, {by_order[1]:.2f} with one, "
-        f"{by_order[4]:.2f} with four, {by_order[-1]:.2f} with {n_shots[-1]}; with false examples "
-        f"{by_order_all_the_same[1]:.2f} with one and {by_order_all_the_same[4]:.2f} with four. Answers that follow a false "
-        f"example: {as_shown[1]:.2f} with one, {as_shown[4]:.2f} with four.",
+        f"{by_order[4]:.2f} with four, {by_order[-1]:.2f} with {n_shots[-1]}. Answers that follow a false example: "
+        f"{alone[1]:.2f} with one, {alone[4]:.2f} with four; after a true round {against[1]:.2f} and {against[4]:.2f}, where "
+        f"{kept[1]:.2f} and {kept[4]:.2f} are true.",
     )
 
 

@@ -10,6 +10,7 @@ from course_tools.lectures.lecture_07.in_context_orders import (
     LETTERS,
     LetterAnswers,
     accuracy_of_counts,
+    accuracy_of_last_copy,
     accuracy_of_own_counts,
     accuracy_on_orders,
     after_copies,
@@ -127,3 +128,16 @@ def test_a_model_of_the_alphabet_never_follows_false_examples():
     assert len(true) == 9
     assert all(found.accuracy == 1 for found in true + false)
     assert all(found.follows_examples == 0 for found in false)
+
+
+def test_a_true_round_stands_before_the_examples():
+    (asked,) = questions(ALPHABET, 2, 3, few_shot_prompt, false=True, after_round=True)
+    first = asked.prompt.split("\n")[0]
+    assert first in 2 * LETTERS
+    assert len(first) == 9
+    assert asked.prompt.split("\n", 1)[1] == questions(ALPHABET, 2, 3, few_shot_prompt, false=True)[0].prompt
+
+
+def test_the_last_copy_is_followed():
+    new = Walks(torch.tensor([[0, 1, 0, 2, 0, 2, 0, 1]]), torch.tensor([[0, 0, 0, 0, 0, 1, 0, 1]]).bool())
+    assert accuracy_of_last_copy(new) == 0.5  # 2 as last time; then 1, which was not the last

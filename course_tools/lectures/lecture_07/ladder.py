@@ -1,0 +1,111 @@
+"""A language model to which the parts of a GPT are added one by one, and the loss with each."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.losses import next_token_loss
+from course_lib.shapes import Logits, Tokens
+from course_lib.training import batches, train
+from course_tools.notebook.device import device
+
+T, D_MODEL = 32, 64
+
+
+class PartsOfGPT(NamedTuple):
+    """Which parts a model has. Without any, it reads one token."""
+
+    mean: bool = False
+    n_heads: int = 0
+    residual: bool = False
+    network: bool = False
+    n_layers: int = 1
+    norm: bool = False
+
+
+LADDER = {
+    "one token": PartsOfGPT(),
+    "the mean of all tokens so far": PartsOfGPT(mean=True),
+    "one head, with positions": PartsOfGPT(n_heads=1),
+    "four heads": PartsOfGPT(n_heads=4),
+    "+ residual connection": PartsOfGPT(n_heads=4, residual=True),
+    "+ feed-forward network": PartsOfGPT(n_heads=4, residual=True, network=True),
+    "two such layers": PartsOfGPT(n_heads=4, residual=True, network=True, n_layers=2),
+    "two, with norms": PartsOfGPT(n_heads=4, residual=True, network=True, n_layers=2, norm=True),
+    "two, without residuals": PartsOfGPT(n_heads=4, network=True, n_layers=2),
+}
+
+
+class Layer(nn.Module):
+    """Attention, and a network if there is one: each with norm and residual connection, if there are."""
+
+    def __init__(self, parts: PartsOfGPT) -> None:
+        super().__init__()
+        self.parts = parts
+        self.qkv, self.W_o = nn.Linear(D_MODEL, 3 * D_MODEL, bias=False), nn.Linear(D_MODEL, D_MODEL)
+        hidden = nn.Linear(D_MODEL, 4 * D_MODEL)
+        self.network = nn.Sequential(hidden, nn.GELU(), nn.Linear(4 * D_MODEL, D_MODEL))
+        self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) if parts.norm else nn.Identity() for _ in range(2))
+
+    def attention(self, x: Tensor) -> Tensor:
+        """Attend causally, in `n_heads` heads."""
+        q, k, v = (part.unflatten(-1, (self.parts.n_heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return self.W_o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, T, d_model) to the same shape."""
+        for norm, part in zip(self.norms, (self.attention, self.network)[: 1 + self.parts.network], strict=False):
+            x = self.parts.residual * x + part(norm(x))
+        return x
+
+
+class Rung(nn.Module):
+    """A language model of the given parts."""
+
+    def __init__(self, n_tokens: int, parts: PartsOfGPT) -> None:
+        super().__init__()
+        self.parts = parts
+        self.tokens, self.positions = nn.Embedding(n_tokens, D_MODEL), nn.Embedding(T, D_MODEL)
+        self.layers = nn.Sequential(*(Layer(parts) for _ in range(parts.n_layers if parts.n_heads else 0)))
+        self.norm = nn.LayerNorm(D_MODEL) if parts.norm else nn.Identity()
+        self.logits = nn.Linear(D_MODEL, n_tokens)
+
+    def forward(self, tokens: Tokens) -> Logits:
+        """Map tokens (B, T) to next-token logits (B, T, n_tokens)."""
+        x = self.tokens(tokens)
+        if self.parts.mean:
+            x = x.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+        if self.parts.n_heads:
+            x = self.layers(x + self.positions.weight[: x.shape[1]])
+        return self.logits(self.norm(x))
+
+
+def losses_by_part(text: Tensor, new: Tensor, n_tokens: int, steps: int = 300, seed: int = 0) -> dict[str, float]:
+    """Train the model of each rung in the same way: Adam, `steps` updates of 16 windows of 32 tokens.
+
+    Args:
+        text: tokens (N,) to learn from.
+        new: tokens (N,) of held-out text.
+        n_tokens: size of the vocabulary.
+        steps: number of updates.
+        seed: determines the weights and the windows.
+
+    Returns:
+        for each rung, the loss on the held-out text, in nats per token.
+    """
+    losses, windows = {}, new.unfold(0, T, T // 2).to(device())
+    for name, parts in LADDER.items():
+        torch.manual_seed(seed)
+        model = Rung(n_tokens, parts).to(device())
+        stream = batches(text.unfold(0, T, 1).to(device()), batch_size=16, seed=seed)
+        for _ in train(model, stream, _loss, steps=steps, lr=8e-3, warmup=30):
+            pass
+        with torch.no_grad():
+            losses[name] = next_token_loss(model(windows), windows).item()
+    return losses
+
+
+def _loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    return next_token_loss(model(batch[0]), batch[0])
