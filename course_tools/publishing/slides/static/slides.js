@@ -1,5 +1,5 @@
 // Typeset, narrow wide formulas, make every slide fit its 1280 × 720, then start reveal.js; with ?print lay the slides out as sheets,
-// on a phone one below the other, in letters to read.
+// on a phone one below the other, in letters to read, each answer folded.
 (function () {
   "use strict";
   const SMALLEST = 0.5, LEAST_ROOM = 0.75;
@@ -36,6 +36,14 @@
     section.dataset.fit = Math.min(scale, formulas).toFixed(2);
   }
 
+  /** Fold an answer, which stands on one screen with its question. */
+  function fold(body) {
+    const details = document.createElement("details"), summary = document.createElement("summary");
+    summary.textContent = "Show the answer";
+    details.append(summary, ...body.childNodes);
+    body.append(details);
+  }
+
   /** Show the slide of the address, and in the address the slide that is shown. */
   function read() {
     const sections = [...document.querySelectorAll(".slides > section")], asked = Number(location.hash.slice(2)) || 0;
@@ -56,6 +64,7 @@
     await Promise.all([...document.images].map((image) => image.decode().catch(() => undefined)));
     if (reading) {
       document.querySelectorAll(".slides > section").forEach(narrow);
+      document.querySelectorAll(".slides > section.answer > .body").forEach(fold);
       read();
       document.documentElement.dataset.ready = "true";
       return;

@@ -272,6 +272,13 @@ def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(dec
         assert min(legends) > 1 / 60
 
 
+BROKEN = """
+[...document.querySelectorAll('.body pre')].filter(code => code.getClientRects().length &&
+  code.clientHeight > (code.textContent.trim().split('\\n').length + 2) * parseFloat(getComputedStyle(code).lineHeight))
+  .map(code => code.textContent)
+"""
+"""Code with more lines on the screen than it has."""
+
 SMALL = """
 [...document.querySelectorAll('.body :is(p, li, td, pre, figcaption)')].filter(part => part.textContent.trim() &&
   !part.closest('aside') && parseFloat(getComputedStyle(part).fontSize) < 16).map(part => part.textContent.slice(0, 60))
@@ -286,6 +293,12 @@ def test_on_a_phone_the_slide_of_the_address_is_shown_in_letters_to_read(deck):
         assert abs(shown.bounding_box()["y"]) < 2
         assert shown.get_attribute("data-page").startswith("17 / ")
         assert visit.page.evaluate(SMALL) == []
+        answers = visit.page.locator("section.answer")
+        assert answers.count() > 5
+        assert not answers.first.locator(".letter").is_visible()
+        answers.first.get_by_text("Show the answer").click()
+        assert answers.first.locator(".letter").is_visible()
+        assert visit.page.evaluate(BROKEN) == []
         visit.page.evaluate("document.querySelectorAll('.slides > section')[20].scrollIntoView()")
         visit.page.wait_for_function("location.hash === '#/20'")
 
