@@ -96,20 +96,20 @@ function typed(text) {
 }
 
 /** The colours of numbers. */
-const SIGNS = () => [make("span", { class: "sign cool" }, "below 0"), " ", make("span", { class: "sign warm" }, "above 0")];
+const SIGNS = () => make("span", { class: "numbers", "aria-hidden": "true" }, "numbers in S:", make("span", { class: "sign cool" }, "below 0"), make("span", { class: "sign warm" }, "above 0"));
 
 function drawTable() {
   const writes = done(), wanted = [...newest(writes)], after = Object.keys(NAMES).map((name) => [name, run(name, writes, state.switches).S]);
   const head = ([name, S]) => make("th", { scope: "col" }, NAMES[name], make("small", {}, name === "delta" && changed() ? changed() : WORDS[name]), make("small", {}, formula(name)),
     make("span", { class: "matrix", role: "img", "aria-label": `S of the ${NAMES[name]}, 16 rows and 16 columns` },
-      ...S.map((row) => cells(row, Math.max(1e-9, ...S.flat().map(Math.abs))))), make("span", { class: "ends", "aria-hidden": "true" }, make("small", {}, "0"), make("small", {}, "15")));
+      ...S.map((row) => cells(row, Math.max(1e-9, ...S.flat().map(Math.abs))))), make("span", { class: "ends", "aria-hidden": "true" }, make("small", {}, "value 0"), make("small", {}, "…"), make("small", {}, "15")));
   const cell = (name, S, key, value) => {
     const found = answer(name, S, key), right = found.value === value;
     return make("td", {}, cells(found.p.map(Math.sqrt), 1), " ", make("span", { class: right ? "good" : "bad" }, `${found.value ?? "nothing"} ${right ? "✓" : "✗"}`),
       make("small", {}, found.value === null ? "" : ` ${round(found.sure)}`));
   };
-  byId("table").replaceChildren(make("table", {}, make("caption", {}, "Below its S, each model is asked for every key: the probability of the values 0 to 15, and the largest. ", ...SIGNS()),
-    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "key"), make("th", { scope: "col" }, "newest"), ...after.map(head))),
+  byId("table").replaceChildren(make("table", {}, make("caption", {}, "Below its S, each model is asked for every key: the probability of the values 0 to 15, and the largest."),
+    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, SIGNS(), "key"), make("th", { scope: "col" }, "newest"), ...after.map(head))),
     make("tbody", {}, ...wanted.map(([key, value]) => make("tr", { class: writes.at(-1).key === key ? "best" : "" }, make("th", { scope: "row" }, LETTERS[key]),
       make("td", {}, String(value ?? "nothing")), ...after.map(([name, S]) => cell(name, S, key, value)))))));
 }
@@ -124,7 +124,7 @@ function drawWrite() {
   const line = (name, vector, of, words) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, cells(vector, of)), make("td", {}, words));
   byId("write").append(make("table", {}, make("tbody", {},
     line("key k", k, most(k), `of ${LETTERS[last.key]}`),
-    line("read Sᵀk", says, mostOfValues, said.value === null ? "the memory says nothing yet" : `the memory says ${said.value}`),
+    line("read Sᵀk", says, mostOfValues, said.value === null ? "nearly zero: no value" : `most probable value: ${said.value}`),
     line("value v", v, mostOfValues, last.value === null ? "zero, to erase" : `of ${last.value}`),
     line(state.switches.correct ? "error v − Sᵀk" : "v, not corrected", error, mostOfValues, `is written under k, with β = ${round(gate)}; then ${LETTERS[last.key]} returns ${now.value ?? "nothing"}`))));
 }

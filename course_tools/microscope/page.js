@@ -162,6 +162,7 @@ function drawTokens(run) {
   const input = view().read(), { weights } = run.layers[state.layer][state.head], T = input.length, n = view().nQueries(input);
   const width = Math.max(280, byId("drawing").clientWidth || 320), pitch = Math.min(96, width / T), left = (width - pitch * T) / 2;
   const top = 44, bottom = Math.min(270, 120 + width / 6), output = view().output(input, run);
+  const legend = make("p", { class: "legend" }, `Layer ${state.layer + 1}, head ${state.head + 1} (one of ${run.layers.flat().length}). Thicker = more weight; orange = chosen output`);
   const x = (t) => left + (t + 0.5) * pitch, size = Math.min(40, pitch - 3);
   const svg = make("svg", { viewBox: `0 0 ${width} ${bottom + 48}`, role: "img", class: pitch < 24 ? "many" : "" });
   svg.append(make("title", {}, `Attention of layer ${state.layer + 1}, head ${state.head + 1}: lines from each query to its keys`));
@@ -175,7 +176,7 @@ function drawTokens(run) {
       const chosen = i === state.query, middle = (top + bottom) / 2;
       svg.append(make("path", {
         d: `M${x(i)} ${bottom - size / 2}C${x(i)} ${middle} ${x(j)} ${middle} ${x(j)} ${top + size / 2}`, fill: "none", "stroke-linecap": "round",
-        stroke: `rgba(var(${chosen ? "--warm-rgb" : "--cool-rgb"}),${chosen ? 0.25 + 0.75 * w : Math.min(0.7, 0.1 + 3 * w)})`, "stroke-width": 0.5 + (chosen ? 7 : 3) * w,
+        stroke: `rgba(var(${chosen ? "--warm-rgb" : "--cool-rgb"}),${chosen ? 0.4 + 0.6 * w : Math.min(0.7, 0.35 + 2 * w)})`, "stroke-width": 0.9 + (chosen ? 6.6 : 2.6) * w,
       }));
     });
   }
@@ -188,7 +189,7 @@ function drawTokens(run) {
     if (t < n) svg.append(make("rect", { class: "column", x: x(t) - pitch / 2, y: 20, width: pitch, height: bottom + 8, click: () => choose(t) }));
   });
   svg.append(make("rect", { class: "chosen", x: x(state.query) - size / 2, y: bottom - size / 2, width: size, height: size, rx: Math.min(8, size / 3) }));
-  byId("drawing").replaceChildren(svg);
+  byId("drawing").replaceChildren(legend, svg);
 }
 
 function pixelAt(event) {
@@ -244,9 +245,10 @@ function drawSwitches(run) {
     box.checked = state.switches[part];
     const same = answers(off) === answers(before);
     const button = make("button", { id: `never-${part}`, "aria-pressed": String(state.missing === part),
-      "aria-label": `Show the model trained without ${part}`, click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, "Show");
+      "aria-label": `Show the model trained without ${part}: ${shortly(never)}`, click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) },
+      `Show the model trained without it: ${shortly(never)}`);
     return make("li", { id: `item-${part}` }, make("label", {}, box, make("span", {}, labels[part])),
-      make("small", {}, `Off: ${same ? `nothing changes, because ${why(part, before, off)}` : shortly(off)}. Trained without: ${shortly(never)}. `, button));
+      make("small", {}, `Off: ${same ? `nothing changes, because ${why(part, before, off)}` : shortly(off)}. `, button));
   }));
   byId("temperature").value = Math.log2(state.switches.temperature);
   byId("temperature-value").value = round(state.switches.temperature);

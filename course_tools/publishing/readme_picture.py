@@ -30,8 +30,9 @@ _CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_
 _SWITCHED = ((None, 2_500), ("mask", 3_000), (None, 1_500), ("positions", 3_000))
 """What is switched off in each frame of the microscope, and milliseconds."""
 _LENS = """
-header, footer, .heads, .steps, #reads, .slider, #switches small, #switches input, #parts-title, #effect, #reset, #input {
+header, footer, .heads, .steps, #reads, .slider, #switches small, #switches input, #effect, #reset, #input {
   display: none !important; }
+#drawing { margin-top: 0; }
 #switches label { display: block; }
 #switches li:has(input:not(:checked)) { text-decoration: line-through 2px; }
 body { background: BACKGROUND; } main { padding: 8px; }
@@ -156,6 +157,7 @@ def _magnified(page, part: str | None) -> bytes:
     page.wait_for_timeout(300)  # the drawing follows the width of its room
     shortened = "all => all.forEach(side => (side.textContent = side.textContent.replace(' (tap one)', '')))"
     page.eval_on_selector_all(".side", shortened)
+    page.eval_on_selector(".legend", "legend => (legend.textContent = 'One head of a small transformer')")
     return page.locator("#view").screenshot()
 
 

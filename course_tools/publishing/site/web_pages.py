@@ -170,10 +170,12 @@ def landing(
     """
     read = next((each for each in lectures if each.number == "04"), lectures[0])
     words = f"Read lecture {read.number}, {read.title} ({student_time(read).core} min)"
+    why = ""
     buttons = f'<a class="sd-btn sd-btn-primary" href="lectures/{read.stem}.html">{words}</a>'
     if lectures[0] != read:
         first = f"Begin with {lectures[0].number}, {lectures[0].title}"
         buttons += f' <a class="sd-btn sd-btn-outline-primary" href="lectures/{lectures[0].stem}.html">{first}</a>'
+        why = f"{read.number} is attention itself; start at {lectures[0].number} if recurrence is new to you."
     counts = (
         (figures.lectures, "lectures"),
         (figures.exercises, "exercises"),
@@ -184,13 +186,14 @@ def landing(
     numbers = "".join(f"<li><b>{count:,}</b> {words}</li>" for count, words in counts)
     sample = f"```{{raw}} html\n{_picture('check', alternative_text())}\n```\n"
     lens = '<iframe src="microscope.html" title="Attention microscope" loading="lazy"></iframe>'
-    door = '<span class="sd-btn sd-btn-primary">Open the live page</span>'
+    door = '<span class="sd-btn sd-btn-outline-primary">Open the live page</span>'
     lens += f'<a href="microscope.html">{_picture("microscope", _LENS)}{door}</a>'
     return "\n".join(
         [
             _HEAD.format(
                 lectures=figures.lectures,
                 buttons=buttons,
+                why=why,
                 sample=sample if picture else _VERDICT,
                 lens=lens if picture else "",
             ),
@@ -286,6 +289,8 @@ and tensors. The course tells you **which** mistake you made.
 ```{{raw}} html
 <p class="doors">{buttons}</p>
 ```
+
+{why}
 
 ```{{raw}} html
 <div class="microscope">{lens}<p>A trained transformer in your browser: switch off a part, and see what it is for.</p></div>
