@@ -108,7 +108,7 @@ KINDS = {
         "axis: give it, as in `torch.cat([a, b], -1)`.",
     ),
     "None": CrashKind(
-        "CASE",
+        "DETAIL",
         "An argument is None here, and it is used as it is. Treat None first: replace it by what it stands for, or leave it "
         "out.",
     ),

@@ -62,16 +62,6 @@ class Outcome:
         """Whether it raised the `NotImplementedError()` of an unwritten exercise; those raised by torch have a message."""
         return isinstance(self.error, NotImplementedError) and not self.error.args
 
-    @property
-    def crashed(self) -> bool:
-        """Whether a line of the answer raised an error, other than by `raise`."""
-        return isinstance(self.error, Exception) and self.where != "" and not self.where.startswith("raise")
-
-    @property
-    def ends_all(self) -> bool:
-        """Whether an answer that did this on a preliminary call is not called again: one that crashed may run on others."""
-        return self.results is None and (not self.crashed or isinstance(self.error, RecursionError | MemoryError))
-
 
 Call = tuple[object, ...]
 """The positional arguments of one call of an answer."""
@@ -96,8 +86,8 @@ def watch(
         seconds: the limit of processor time; None = `time_limit.TIME_LIMIT`.
 
     Returns:
-        one outcome per call; fewer if one of the first `n_preliminary` calls returned no result, and no line of the answer
-        raised an error, or if the time limit was reached, which the last outcome then shows.
+        one outcome per call; fewer if one of the first `n_preliminary` calls returned no result or if the time limit was
+        reached, which the last outcome then shows.
     """
     outcomes: list[Outcome] = []
     given_up = False
@@ -108,7 +98,7 @@ def watch(
             if given_up:
                 return
             outcomes.append(outcome)
-            if outcome.ends_all and len(outcomes) <= n_preliminary:
+            if outcome.results is None and len(outcomes) <= n_preliminary:
                 return
 
     patience = None if seconds is None else max(time_limit.WALL_LIMIT, 6 * seconds)

@@ -9,10 +9,9 @@ raised in the same operation of torch, on the same operands. One property on whi
 which holds for the student's, is ignored; where results are drawn, it is enough that the property holds for both, or for
 neither. A wrong answer that is only so far the same is named if it is the only one. Points follow severity: a right computation
 in the wrong packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a
-named mistake, even a crash, earns points within the limits of its severity. An answer that crashes on some inputs is judged on
-the others. An error that beginners make in any exercise, such as `k.T` of a batch, is named if no wrong answer of the bank has
-the same; it earns what its severity earns if the answer is right where it runs, and a quarter if it runs nowhere. See
-`common_crash`. Where nothing is named, what is true of the wrong result is said; see `observation`.
+named mistake, even a crash, earns points within the limits of its severity. An error that beginners make in any exercise, such
+as `k.T` of a batch, is named if no wrong answer of the bank has the same; it earns points only if the answer runs on the first
+inputs. See `common_crash`. Where nothing is named, what is true of the wrong result is said; see `observation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -138,7 +137,7 @@ class Examination:
 
     @property
     def n_preliminary(self) -> int:
-        """The number of preliminary calls; see `Outcome.ends_all`."""
+        """The number of preliminary calls: an answer that returns no result on one of them is not called again."""
         return sum(not prop.needs for prop, _ in self.asked)
 
     @property
@@ -176,11 +175,12 @@ class Examination:
             known = similar = crash = None
             if not passed and not forbidden and started:
                 known, similar = self._mistake(observed, findings)
+                crashed = _crashed(observed["runs"][-1][2])
                 crash = None if known is not None else self._common_crash(observed, findings, similar)
                 similar = None if crash is not None else similar
-                findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, observed, exercise.points)
-                if crash is not None and exercise.training is None:
-                    findings = _credited(findings, crash.kind, observed, exercise.points)
+                findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
+                if crash is not None and exercise.training is None and findings[0].status == "holds":
+                    findings = _credited(findings, Severity[KINDS[crash.kind].severity], exercise.points)
                 if known is None and crash is None and exercise.training is None:
                     findings = self._with_an_observation(observed, findings)
             conclusion = self._conclusion(observed) if passed else ""
@@ -336,31 +336,19 @@ class Examination:
                 similar.append((n, wrong))
         if len(nearly) == 1:
             return nearly[0], None
-        if first == "runs" and (alike := self._that_crashes_alike(observed["runs"])) is not None:
-            return alike, None
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
         return None, best[0] if len(best) == 1 else None
 
-    def _that_crashes_alike(self, rows: Sequence[tuple[Call, Outcome, Outcome]]) -> Answer | None:
-        """The wrong answer of the bank that does the same on the first inputs, up to the first crash, whatever it does then."""
-        end = next((i for i, (_, _, got) in enumerate(rows, start=1) if got.results is None), len(rows))
-        until = {"runs": list(rows[:end])}
-        found = (wrong for wrong in self.exercise.wrong if (one := self._compare(wrong, "runs", until)) and one[0])
-        return next(found, None)
-
     def _common_crash(self, observed: Observed, findings: tuple[Finding, ...], similar: Answer | None) -> Crash | None:
-        """The common error that the first input shows, or every failing one; None if a similar answer of the bank says more."""
+        """The common error that makes every failing input fail; None if a similar answer of the bank says more."""
         judges = {prop.name: prop.judge for prop in self.exercise.properties}
-        if findings[0].status == "fails":
-            found = next((got.crash for *_, got in observed["runs"] if got.results is None), None)
-            return found if found is not None and found.kind else None
         failed = [(judges[f.name], *row) for f in findings if f.status == "fails" for row in observed[f.name]]
         missed = [(judged, got) for judged, _, expected, got in failed if judged(expected, got) is not None]
         # what changes its inputs also fails with gradients
         crashes = [got.crash for judged, got in missed if judged not in (unchanged, unchanged_and_new) or got.error is not None]
         first = crashes[0] if crashes else None
-        if first is None or not first.kind or similar is not None:
+        if first is None or not first.kind or (similar is not None and findings[0].status == "holds"):
             return None
         alike = all(crash is not None and crash.kind == first.kind for crash in crashes)
         return first if alike and (len(crashes) == len(missed) or first.kind == "in place") else None
@@ -437,29 +425,14 @@ def _raises_where_the_other_is_right(
 def _findings(
     exercise: Exercise, observed: Observed, shown: Callable[[object], str], gradients: bool = True
 ) -> tuple[Finding, ...]:
-    """Judge every property; one of an answer that crashes on some preliminary calls is judged where it runs.
-
-    There, a property that fails only by an error is skipped: the answer is told of the error once.
-    """
     findings: list[Finding] = []
     held: set[str] = set()
-    runs_on_some = _runs_on_some(observed)
     for prop in exercise.properties:
         if not held.issuperset(prop.needs) or prop.name not in observed or (prop.with_gradients and not gradients):
             findings.append(Finding(prop.name, prop.law, "skipped", prop.points))
             continue
-        missed = [
-            (call, miss, got) for call, expected, got in observed[prop.name] if (miss := prop.judge(expected, got)) is not None
-        ]
-        by_error = runs_on_some and bool(missed) and all(got.crashed for _, _, got in missed)
-        if by_error:
-            held.add(prop.name)
-            if findings:
-                findings.append(Finding(prop.name, prop.law, "skipped", prop.points))
-                continue
-        elif runs_on_some:
-            missed = [row for row in missed if not row[2].crashed]
-        call, miss, _ = missed[0] if missed else (None, None, None)
+        failures = ((call, prop.judge(expected, got)) for call, expected, got in observed[prop.name])
+        call, miss = next(((c, m) for c, m in failures if m is not None), (None, None))
         if miss is None or not miss.stops:
             held.add(prop.name)
         if miss is None:
@@ -468,12 +441,6 @@ def _findings(
             example = "" if exercise.training else _describe(exercise.reference, call, shown)
             findings.append(Finding(prop.name, prop.law, "fails", prop.points, miss.what, example, miss.numbers))
     return tuple(findings)
-
-
-def _runs_on_some(observed: Observed) -> bool:
-    """Whether an answer crashes on some preliminary calls, and returns results that are judged on other calls."""
-    crashes = any(got.crashed for _, _, got in observed["runs"])
-    return crashes and any(got.results is not None for name, rows in observed.items() if name != "runs" for *_, got in rows)
 
 
 def _earned(findings: Sequence[Finding]) -> int:
@@ -504,49 +471,44 @@ def _of_one_that_learned(findings: tuple[Finding, ...], exercise: Exercise) -> t
     return (*findings, Finding("learned", says, "adjusts", most - earned))
 
 
-def _adjusted(findings: tuple[Finding, ...], known: Answer | None, observed: Observed, most: int) -> tuple[Finding, ...]:
+def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, crashed: bool) -> tuple[Finding, ...]:
     """Adjust the points of an answer with a named mistake to the limits of its severity.
 
-    One that crashes earns the minimum, since what comes after the crash was not seen. An answer that ignores
+    One that crashes on every input earns the minimum, since what comes after the crash was not seen. An answer that ignores
     its inputs, returns nothing or raises an error of its own is not adjusted.
     """
-    severity = None if known is None else severity_of(known)
-    runs = findings[0].status == "holds"
-    crashed = any(got.crashed for _, _, got in observed["runs"])
+    severity, runs = None if known is None else severity_of(known), findings[0].status == "holds"
     if severity is None or not (runs or crashed) or any(f.name == "inputs used" for f in findings):
         return findings
     earned = _earned(findings)
     low, high = severity.limits(most)
     change = min(max(earned, low), high if runs else low) - earned
-    return _with_change(findings, severity.law, earned, change)
+    return _with_change(findings, severity, earned, change)
 
 
-def _credited(findings: tuple[Finding, ...], kind: str, observed: Observed, most: int) -> tuple[Finding, ...]:
+def _credited(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
     """Raise the points of an answer whose one mistake is a common error to the minimum of its severity.
 
-    Of one that crashes on every input nothing else was seen: it earns as much as if it were wrong in one part. One that is
-    also wrong where it runs, or crashes in another way, is not raised.
+    The error raises nothing for an answer that crashes on every input: nothing else was seen of it.
     """
-    failed = [f.name for f in findings if f.status == "fails"]
-    if any(f.status == "adjusts" for f in findings) or "inputs used" in failed or ("runs" in failed and len(failed) > 1):
-        return findings
-    severity, why = Severity[KINDS[kind].severity], ""
-    crashes = [got.crash for rows in observed.values() for *_, got in rows if got.crashed]
-    if "runs" in failed and not _runs_on_some(observed):
-        severity, why = min(severity, Severity.PART), "nothing could be judged beyond the error (more than a quarter)"
-    elif not all(crash is not None and crash.kind == kind for crash in crashes):
+    if any(f.status == "adjusts" or f.name == "inputs used" for f in findings):
         return findings
     earned = _earned(findings)
-    return _with_change(findings, why or severity.law, earned, max(0, severity.limits(most)[0] - earned))
+    return _with_change(findings, severity, earned, max(0, severity.limits(most)[0] - earned))
 
 
-def _with_change(findings: tuple[Finding, ...], why: str, earned: int, change: int) -> tuple[Finding, ...]:
-    says = f"{_points(earned + change)}, because {why}."
+def _with_change(findings: tuple[Finding, ...], severity: Severity, earned: int, change: int) -> tuple[Finding, ...]:
+    says = f"{_points(earned + change)}, because {severity.law}."
     return (*findings, Finding("severity", says, "adjusts", change)) if change else findings
 
 
 def _points(n: int) -> str:
     return f"{n} point{'s' * (n != 1)}"
+
+
+def _crashed(got: Outcome) -> bool:
+    """Whether a line of the answer raised an error, other than by `raise`."""
+    return got.error is not None and got.where != "" and not got.where.startswith("raise")
 
 
 def _as_returned(outcome: Outcome) -> object:

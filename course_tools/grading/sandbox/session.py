@@ -182,7 +182,7 @@ class WorkerSession:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:
                 raise NoAnswer("The response is not a valid return value.") from None
-            if outcomes[-1].ends_all and len(outcomes) <= questions.n_preliminary:
+            if outcomes[-1].results is None and len(outcomes) <= questions.n_preliminary:
                 break
         return outcomes, ""
 

@@ -31,7 +31,7 @@ def questions():
 
 def shown(make):
     """The names of what the measurements of a model show that was not trained."""
-    (data, queries), truth = questions()
+    (data, queries, *_), truth = questions()
     torch.manual_seed(0)
     measured = measure(lambda *data: make(10).eval(), data, queries)
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
