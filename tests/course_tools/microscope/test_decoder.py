@@ -10,33 +10,13 @@ from course_lib.attention import MultiHead, causal_attention, rotary_speeds, rot
 from course_lib.metrics import cache_bytes
 from course_lib.models import Llama
 from course_tools.lectures.lecture_17.microscope_room import BASE, D_K, MODELS, SIZES, echoes, shares_right, trained_decoder
-from course_tools.microscope import page, room_weights, write
+from course_tools.microscope import page, room_weights
 from course_tools.microscope.models import LETTERS
-from tests.course_tools.browser import Visit, chromium
+from tests.course_tools.microscope.conftest import DESK, PHONE, TOLERANCE
 
-DESK, PHONE = 1280, 390
-STORED = json.loads(room_weights("decoder").read_text(encoding="utf-8"))
-TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
+ROOM = "decoder"
+STORED = json.loads(room_weights(ROOM).read_text(encoding="utf-8"))
 TOKENS = LETTERS + "123456789"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    """The room, beside the first page."""
-    return write(tmp_path_factory.mktemp("microscope") / "microscope.html").with_name("microscope_decoder.html")
-
-
-@pytest.fixture
-def tab(browser, file):
-    with Visit(browser, file, DESK, ready="") as visit:
-        yield visit.page
-        assert (visit.left, visit.errors) == ([], [])
 
 
 class Turned(torch.nn.Module):

@@ -9,31 +9,11 @@ from torch import Tensor
 
 from course_tools.lectures.lecture_18.microscope_room import RULES, shares_right, trained_memory
 from course_tools.lectures.lecture_18.rewritten_keys import hot_keys
-from course_tools.microscope import page, room_weights, write
-from tests.course_tools.browser import Visit, chromium
+from course_tools.microscope import page, room_weights
+from tests.course_tools.microscope.conftest import DESK, PHONE, TOLERANCE
 
-DESK, PHONE = 1280, 390
-STORED = json.loads(room_weights("memory").read_text(encoding="utf-8"))
-TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    """The room, beside the first page."""
-    return write(tmp_path_factory.mktemp("microscope") / "microscope.html").with_name("microscope_memory.html")
-
-
-@pytest.fixture
-def tab(browser, file):
-    with Visit(browser, file, DESK, ready="") as visit:
-        yield visit.page
-        assert (visit.left, visit.errors) == ([], [])
+ROOM = "memory"
+STORED = json.loads(room_weights(ROOM).read_text(encoding="utf-8"))
 
 
 def logits_by_steps(name: str, keys: Tensor, values: list, asked: Tensor, correct: bool = True, keep: float = 1.0) -> Tensor:

@@ -8,31 +8,11 @@ from torch import Tensor
 
 from course_lib.losses import match, match_greedily, matching_cost
 from course_tools.lectures.lecture_12.microscope_room import MODELS, draw_rectangles, judge, silence, trained_predictor
-from course_tools.microscope import page, room_weights, write
-from tests.course_tools.browser import Visit, chromium
+from course_tools.microscope import page, room_weights
+from tests.course_tools.microscope.conftest import DESK, PHONE, TOLERANCE
 
-DESK, PHONE = 1280, 390
-STORED = json.loads(room_weights("queries").read_text(encoding="utf-8"))
-TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    """The room, beside the first page."""
-    return write(tmp_path_factory.mktemp("microscope") / "microscope.html").with_name("microscope_queries.html")
-
-
-@pytest.fixture
-def tab(browser, file):
-    with Visit(browser, file, DESK, ready="") as visit:
-        yield visit.page
-        assert (visit.left, visit.errors) == ([], [])
+ROOM = "queries"
+STORED = json.loads(room_weights(ROOM).read_text(encoding="utf-8"))
 
 
 def as_objects(classes: Tensor, boxes: Tensor) -> list[dict]:
