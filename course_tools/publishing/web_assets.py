@@ -11,7 +11,7 @@ from course_tools.publishing.project import PublishingFailed
 
 MATHJAX = "tex-chtml.js"
 """MathJax 3 with base and AMS macros. `copy_mathjax` puts its fonts in: browsers may refuse a page from disk their files."""
-_SITE = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_copybutton")
+_SITE = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_copybutton", "tinycss2")
 
 
 def require_site_extra() -> None:

@@ -19,6 +19,7 @@ from course_tools.publishing.papers import papers_page
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.site import web_notebooks, web_pages
 from course_tools.publishing.site.evidence import evidence_pages
+from course_tools.publishing.site.lean_pages import lean_pages
 from course_tools.publishing.slides.deck_page import write_deck
 from course_tools.publishing.teaching import teaching
 from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
@@ -57,10 +58,12 @@ def build_site(
         source, built = Path(folder, "source"), Path(folder, "site")
         _write_pages(root, source, built, chosen, packages)
         warnings = _run_sphinx(source, built, Path(folder, "doctrees"), repository)
+        lean_pages(built)
         copy_mathjax(built / "_static" / "mathjax")
-        for leftover in (*built.rglob("*.map"), *built.rglob("*webpack-macros.html"), built / ".buildinfo"):
+        icons = built / "_static" / "scripts" / "fontawesome.js"
+        for leftover in (*built.rglob("*.map"), *built.rglob("*webpack-macros.html"), icons, built / ".buildinfo"):
             leftover.unlink(missing_ok=True)
-        for folder_left in (built / "_sources", out):
+        for folder_left in (built / "_sources", built / "_static" / "styles", built / "_static" / "vendor", out):
             shutil.rmtree(folder_left, ignore_errors=True)
         shutil.copytree(built, out)
     return warnings
