@@ -211,6 +211,13 @@ PARTS = {
         *(x.detach() for x in (*state_of(3, 5), *state_of(3, 5))),
     ),
     "penalty of a captioner": (lambda: models.doubly_stochastic_penalty, real(B, 4, 5)),
+    "object block": (
+        lambda: lambda x, q, c, p, *w: models.object_block(x, q, c, p, w[:4], w[4:8], w[8:12], (w[12:14], w[14:16], w[16:]), 2),
+        *(real(B, 3, 6), real(3, 6), real(B, 4, 6), real(4, 6)),
+        *(real(6, 6) for _ in range(8)),
+        *(real(7, 6), real(7), real(6, 7)),
+        *(real(6) for _ in range(7)),
+    ),
     "shared encoder": (
         lambda: lambda x, *w: models.shared_encoder(x, w[:4], w[4:8], (w[8:10], w[10:12]), 3, 2),
         real(B, 4, 6),
