@@ -5,8 +5,8 @@
 
 By default Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients
 clipped by their joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). Optimizer and schedule are
-functions that you pass: `optimizer=partial(adamw, weight_decay=0.1), schedule=cosine_decay`. The number of steps is fixed, so
-that the result does not depend on the speed of the machine.
+functions that you pass: `optimizer=partial(torch.optim.AdamW, weight_decay=0.1), schedule=cosine_decay`. The number of steps is
+fixed, so that the result does not depend on the speed of the machine.
 """
 
 import math
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.primitives.preconditions import of_tensors
 
-__all__ = ["adam", "adamw", "batches", "constant", "cosine_decay", "inverse_square_root", "linear_decay", "train"]
+__all__ = ["adam", "batches", "constant", "cosine_decay", "inverse_square_root", "linear_decay", "train"]
 
 OptimizerFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
 """`optimizer(parameters, lr)` makes an optimizer, such as `adam`, `torch.optim.SGD` or a `functools.partial` of one."""
@@ -43,19 +43,6 @@ class TrainingStep:
 def adam(parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
     """Make Adam (Kingma & Ba 2015, algorithm 1) of these parameters, with the learning rate lr."""
     return torch.optim.Adam(parameters, lr=lr, fused=True)
-
-
-def adamw(parameters: list[nn.Parameter], lr: float, weight_decay: float = 0.01) -> torch.optim.Optimizer:
-    """Make AdamW of these parameters, with the learning rate lr; each update reduces a matrix by lr · weight_decay of itself.
-
-    Biases, gains and other vectors do not decay, as in GPT-1 and BERT. Source: Loshchilov & Hutter 2019, algorithm 2
-    (https://arxiv.org/abs/1711.05101).
-    """
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=lr, fused=True)
 
 
 def linear_decay(index: int, warmup: int, steps: int) -> float:

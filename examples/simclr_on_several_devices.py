@@ -12,11 +12,12 @@ import os
 
 import torch
 import torch.distributed as dist
+from cifar10 import cifar10
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import Augmentation, cifar10, mnist
+from course_lib.datasets import Augmentation, mnist
 from course_lib.fast import gathered_nt_xent
 from course_lib.models import SimCLR
 from course_lib.training import batches, train

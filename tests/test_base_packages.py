@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 BASE = ("torch", "numpy", "einops", "jaxtyping")
 NEEDS_MORE = {
     "course_lib.datasets.dates(3, 1, 1)": "babel",
-    "course_lib.datasets.display_names(1, 1)": "babel",
     "course_lib.datasets.number_words(3, 1, 1)": "num2words",
     "course_lib.datasets.digits()": "scikit-learn",
     "course_lib.datasets.photographs()": "scikit-learn",

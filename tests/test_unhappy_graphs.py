@@ -43,7 +43,6 @@ TAKE_EDGES = [
     "dynamic_edge_scores(z, a[:, :d], {})",
     "multi_head_graph_attention(x, zeros(H * d, 11), a, {})",
     "GraphAttention(H, d)(z, {})",
-    "uniform_graph_attention(z, {})",
     "gcn_weights({}, N)",
     "with_self_loops({}, N)",
     "propagate(x, {}, zeros(4))",

@@ -283,16 +283,6 @@ LOSSES = [
         "ValueError",
         "got student (2, 3), teacher (2, 1)",
     ),
-    (
-        "hard_distillation_loss(randn(B, 3), randn(B, 3), randn(B, 2), ones(B).long())",
-        "ValueError",
-        "by_teacher (2, 3), teacher (2, 2)",
-    ),
-    (
-        "hard_distillation_loss(randn(B, 3), randn(T, 3), randn(T, 3), ones(B).long())",
-        "ValueError",
-        "got by_class (2, 3), by_teacher (5, 3)",
-    ),
     ("mlm_loss(randn(B, T, T), target, ones(B).bool())", "ValueError", "tokens (2, 5), chosen (2,). Pass all three whole"),
     *(
         (f"{loss}(randn(B, 3, 4), ones(B, 3, 4), {objects})", "ValueError", "Every image has its row: pad lists")

@@ -14,7 +14,7 @@ from torch import nn
 
 from course_lib.attention import NonLocal, NonLocalBlock, associative_dot_product
 from course_lib.blocks import ConvNet
-from course_lib.datasets import same_or_different
+from course_tools.lectures.lecture_09.same_or_different import same_or_different
 from course_lib.training import batches, train
 
 STEPS, LOOKS = 2_400, (300, 600, 900, 1_200, 1_800, 2_400)

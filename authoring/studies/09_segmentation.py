@@ -16,9 +16,10 @@ from torch import nn
 
 from course_lib.attention import CoOccurrent, NonLocal
 from course_lib.blocks import ContextOf, ConvNet
-from course_lib.datasets import ALONE, PAPER, TWIN, twins
+from course_tools.lectures.lecture_09.same_or_different import ALONE, PAPER, TWIN, twins
 from course_lib.metrics import class_ious, count_operations
-from course_lib.models import GlobalAverage, Segmenter
+from course_lib.models import Segmenter
+from course_tools.lectures.lecture_09.global_average import GlobalAverage
 from course_lib.training import batches, train
 
 STEPS, LOOKS, WIDTH = 1_600, (200, 400, 600, 800, 1_000, 1_200, 1_400, 1_600), 32

@@ -30,13 +30,11 @@ from course_lib.shapes import Edges, Nodes, Scores
 __all__ = [
     "DynamicGraphAttention",
     "GraphAttention",
-    "GraphMechanism",
     "average_heads",
     "dynamic_edge_scores",
     "gat_edge_scores",
     "gat_scores",
     "multi_head_graph_attention",
-    "uniform_graph_attention",
 ]
 
 
@@ -123,12 +121,6 @@ def multi_head_graph_attention(
 
 GraphMechanism = Callable[[Nodes, Edges], Attended]
 """Any function or module `(z, edges) -> Attended`: projected features (*batch, h, N, d) in, weights (*batch, h, E) out."""
-
-
-@of_tensors
-def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
-    """Average z over the neighbours of each node, along the edges (2, E): the baseline of attention."""
-    return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
 
 
 class GraphAttention(nn.Module):

@@ -49,7 +49,6 @@ __all__ = [
     "KeysValues",
     "MultiHead",
     "cached_step",
-    "cross_attention",
     "merge_heads",
     "multi_head_attention",
     "split_heads",
@@ -117,36 +116,6 @@ def multi_head_attention(
     v = split_heads(values @ W_v.mT, n_heads)
     context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return Attended(merge_heads(context) @ W_o.mT, weights)
-
-
-def cross_attention(
-    x: Queries,
-    memory: Keys,
-    W_q: Float[Tensor, "h_d_k d_q"],
-    W_k: Float[Tensor, "h_d_k d_k"],
-    W_v: Float[Tensor, "h_d_v d_k"],
-    W_o: Float[Tensor, "d_model h_d_v"],
-    n_heads: int,
-    mask: Mask | None = None,
-) -> Attended:
-    """Attend from one sequence to another: queries come from the first, keys and values from the second.
-
-    Args:
-        x: the sequence that attends, in the decoder, (*batch, T_q, d_q).
-        memory: the sequence attended to, the encoder's output, (*batch, T_k, d_k).
-        W_q: (n_heads · d_k, d_q), acts on x.
-        W_k: (n_heads · d_k, d_k), acts on the memory.
-        W_v: (n_heads · d_v, d_k), acts on the memory.
-        W_o: (d_model, n_heads · d_v).
-        n_heads: number of heads.
-        mask: as in `multi_head_attention`; True = may attend.
-
-    Returns:
-        context (*batch, T_q, d_model) and weights (*batch, n_heads, T_q, T_k).
-
-    Source: Vaswani et al. 2017, section 3.2.3.
-    """
-    return multi_head_attention(x, memory, memory, W_q, W_k, W_v, W_o, n_heads, mask)
 
 
 def mask_per_head(mask: Mask | None, shape: tuple[int, ...] | None = None) -> Mask | None:

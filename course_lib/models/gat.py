@@ -41,8 +41,7 @@ class GATLayer(nn.Module):
             d_in: features of a node.
             d: features of a head.
             n_heads: number of heads.
-            mechanism: makes the attention from (n_heads, d): `GraphAttention`, `DynamicGraphAttention`, or
-                `lambda n_heads, d: uniform_graph_attention`.
+            mechanism: makes the attention from (n_heads, d): `GraphAttention` or `DynamicGraphAttention`.
             combine: `merge_heads` for n_heads · d features, `average_heads` for d.
             dropout: probability with which, in training, a feature of the input and an attention weight are set to 0.
         """

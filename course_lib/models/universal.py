@@ -4,11 +4,10 @@ Dehghani et al. 2019, *Universal Transformers*, section 2.1, eqs. 4-7 (https://a
 
     H^t = Block(H^{t-1} + P^t)        P^t[i, 2j] = sin(i / 10000^(2j/d)) + sin(t / 10000^(2j/d)), cosines at 2j + 1
 
-`primitives.halting` has the halting rule (section 2.2). `shared_encoder` is `repeat_block` with
-`encoder_block`, written out.
+`primitives.halting` has the halting rule (section 2.2). `shared_encoder` is `SharedSteps` of `encoder_block`, written out.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,7 +21,7 @@ from course_lib.primitives.halting import adaptive_step, halting_distribution, m
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
-__all__ = ["AdaptiveSteps", "SeparateSteps", "SharedSteps", "Universal", "UniversalOutput", "shared_encoder", "step_encoding"]
+__all__ = ["AdaptiveSteps", "SeparateSteps", "SharedSteps", "Universal", "shared_encoder", "step_encoding"]
 
 
 def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
@@ -74,33 +73,26 @@ def shared_encoder(
     return x
 
 
-def repeat_block(
-    x: TokenFeatures, block: Callable[[TokenFeatures, Mask | None], TokenFeatures], n_steps: int, mask: Mask | None = None
-) -> TokenFeatures:
-    """Apply one block n_steps times, adding the encoding of position and step before each.
-
-    Args:
-        x: (B, T, d_model).
-        block: `(x, mask) -> (B, T, d_model)`, the same at every step.
-        n_steps: number of steps; with 0, x is returned.
-        mask: bool, broadcastable to (B, T, T), passed to the block; True = may attend.
-
-    Returns:
-        (B, T, d_model).
-
-    Source: Dehghani et al. 2019, eqs. 4-7.
-    """
-    for step in range(1, n_steps + 1):
-        x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
-    return x
-
-
 class UniversalOutput(NamedTuple):
     """`states` (B, T, d_model), `halting` probabilities of the steps (B, T, n_steps), and the ponder `cost` ρ (B, T)."""
 
     states: Float[Tensor, "B T d_model"]
     halting: Float[Tensor, "B T n_steps"]
     cost: Float[Tensor, "B T"]
+
+
+def _fixed_steps(x: TokenFeatures, blocks: Sequence[nn.Module], mask: Mask | None) -> UniversalOutput:
+    """Apply one block after the other, adding the encoding of position and step before each; each costs 1."""
+    _require_a_step(len(blocks))
+    for step, block in enumerate(blocks, start=1):
+        x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
+    last = F.one_hot(torch.tensor(len(blocks) - 1, device=x.device), len(blocks)).to(x)
+    return UniversalOutput(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], len(blocks)))
+
+
+def _require_a_step(n_steps: int) -> None:
+    if n_steps < 1:
+        raise ValueError(f"a model needs at least one step, got n_steps = {n_steps}.")
 
 
 class SharedSteps(nn.Module):
@@ -112,23 +104,21 @@ class SharedSteps(nn.Module):
         self.block, self.n_steps = block, n_steps
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
-        """Apply the steps to x (B, T, d_model); each costs 1. ValueError if there are none."""
-        return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
+        """Apply the steps to x (B, T, d_model); ValueError if there are none."""
+        return _fixed_steps(x, [self.block] * self.n_steps, mask)
 
 
 class SeparateSteps(nn.Module):
     """Steps with a separate block for each: an ordinary transformer, for comparison."""
 
-    def __init__(self, blocks: list[nn.Module]) -> None:
+    def __init__(self, blocks: Sequence[nn.Module]) -> None:
         """Set the blocks, in order."""
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
-        """Apply the blocks to x (B, T, d_model); each costs 1. ValueError if there are none."""
-        for step, block in enumerate(self.blocks, start=1):
-            x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
-        return _always(x, len(self.blocks))
+        """Apply the blocks to x (B, T, d_model); ValueError if there are none."""
+        return _fixed_steps(x, [*self.blocks], mask)
 
 
 class AdaptiveSteps(nn.Module):
@@ -153,17 +143,6 @@ class AdaptiveSteps(nn.Module):
             states.append(x)
         mixed = mix_states(torch.stack(states, dim=-2), h, self.epsilon)
         return UniversalOutput(mixed, halting_distribution(h, self.epsilon), ponder_cost(h, self.epsilon))
-
-
-def _require_a_step(n_steps: int) -> None:
-    if n_steps < 1:
-        raise ValueError(f"a model needs at least one step, got n_steps = {n_steps}.")
-
-
-def _always(x: TokenFeatures, n_steps: int) -> UniversalOutput:
-    _require_a_step(n_steps)
-    last = F.one_hot(torch.tensor(n_steps - 1, device=x.device), n_steps).to(x)
-    return UniversalOutput(x, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], n_steps))
 
 
 class Universal(nn.Module):

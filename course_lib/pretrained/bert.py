@@ -9,9 +9,8 @@ from pathlib import Path
 from torch import Tensor
 
 from course_lib.attention import AnyMechanism, scaled_dot_product_attention
-from course_lib.blocks import Sizes
 from course_lib.models import BERT
-from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
+from course_lib.pretrained.checkpoint_reader import Renaming, load, read_checkpoint, rename
 
 __all__ = ["load_bert"]
 
@@ -49,7 +48,13 @@ def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
         ValueError: the checkpoint is damaged or not a BERT, or its equations differ from those of `BERT`.
     """
     checkpoint = read_checkpoint(folder, "bert")
-    model = _empty_bert(checkpoint, mechanism)
+    if checkpoint.config.get("is_decoder"):
+        raise ValueError(f"{folder}: this BERT is a decoder; only the bidirectional encoder can be read.")
+    if checkpoint.setting("position_embedding_type", "absolute") != "absolute":
+        raise ValueError(f"{folder}: only a BERT with absolute position embeddings can be read.")
+    n_tokens, T_max = checkpoint.number("vocab_size"), checkpoint.number("max_position_embeddings")
+    n_segments = checkpoint.number("type_vocab_size")
+    model = BERT(n_tokens, T_max, checkpoint.sizes(), mechanism, n_segments, checkpoint.activation("hidden_act"))
     load(checkpoint.folder, model, from_bert(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
@@ -64,20 +69,3 @@ def from_bert(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         a state dict for `BERT`, without the heads.
     """
     return rename(tensors, _RENAMINGS, _UNUSED)
-
-
-def _empty_bert(checkpoint: Checkpoint, mechanism: AnyMechanism) -> BERT:
-    """Build the BERT that the configuration describes; ValueError if its equations are not those of the paper."""
-    if checkpoint.config.get("is_decoder"):
-        raise ValueError(f"{checkpoint.folder}: this BERT is a decoder; only the bidirectional encoder can be read.")
-    if checkpoint.setting("position_embedding_type", "absolute") != "absolute":
-        raise ValueError(f"{checkpoint.folder}: only a BERT with absolute position embeddings can be read.")
-    names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
-    return BERT(
-        checkpoint.number("vocab_size"),
-        checkpoint.number("max_position_embeddings"),
-        Sizes(*(checkpoint.number(name) for name in names)),
-        mechanism,
-        checkpoint.number("type_vocab_size"),
-        checkpoint.activation("hidden_act"),
-    )

@@ -18,9 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks.block import Activation
-
-__all__ = ["Checkpoint", "read_checkpoint"]
+from course_lib.blocks.block import Activation, Sizes
 
 Number = TypeVar("Number", int, float)
 Renaming = tuple[str, str | Callable[[re.Match[str]], str]]
@@ -70,6 +68,11 @@ class Checkpoint(NamedTuple):
         if type(found) is not kind or found <= 0:
             raise ValueError(f"{self.folder}: {key!r} in config.json must be a positive {kind.__name__}, got {found!r}.")
         return found
+
+    def sizes(self) -> Sizes:
+        """Look up the sizes of a transformer, by the names that BERT, Llama and ViT share."""
+        names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
+        return Sizes(*(self.number(name) for name in names))
 
     def activation(self, key: str, default: str = "gelu") -> Activation:
         """Look up an activation by its published name.

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from course_lib.attention import AnyMechanism, MultiHead, QKNorm, StretchedBase, causal_attention
-from course_lib.blocks import Sizes
 from course_lib.models import Llama
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
 
@@ -69,8 +68,7 @@ def load_llama(folder: str | Path, mechanism: AnyMechanism = causal_attention) -
             quantized weights.
     """
     checkpoint = read_checkpoint(folder, "llama", "mistral", "qwen2", "qwen3", others=_OTHERS)
-    names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
-    sizes = Sizes(*(checkpoint.number(name) for name in names))
+    sizes = checkpoint.sizes()
     n_groups = checkpoint.number("num_key_value_heads", sizes.n_heads)
     d_k = checkpoint.number("head_dim", sizes.d_model // sizes.n_heads)
     base = _base(checkpoint)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from course_lib.attention import AnyMechanism, scaled_dot_product_attention
-from course_lib.blocks import Sizes
 from course_lib.models import DeiT, ViT
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
 
@@ -95,10 +94,9 @@ def _arguments(checkpoint: Checkpoint, mechanism: AnyMechanism, heads: tuple[str
     P_h, P_w = _sides(checkpoint, "patch_size", 16)
     if P_h != P_w:
         raise ValueError(f"{folder}: only square patches can be read, got {P_h} × {P_w}.")
-    names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
     image = (checkpoint.number("num_channels", 3), *_sides(checkpoint, "image_size", 224))
     n_classes = len(checkpoint.tensors[wanted[1]])
-    return n_classes, image, P_h, Sizes(*(checkpoint.number(k) for k in names)), mechanism, checkpoint.activation("hidden_act")
+    return n_classes, image, P_h, checkpoint.sizes(), mechanism, checkpoint.activation("hidden_act")
 
 
 def _sides(checkpoint: Checkpoint, key: str, default: int) -> tuple[int, int]:

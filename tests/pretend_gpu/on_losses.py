@@ -36,7 +36,6 @@ LOSSES = {
     "next token, some": (L.next_token_loss, real(B, T, N), WORDS, CHOSEN),
     "masked words": (L.mlm_loss, real(B, T, N), WORDS, CHOSEN),
     "distillation": (lambda s, t, y: L.distillation_loss(s, t, y, 2.0, 0.5), real(B, C), real(B, C).detach(), LABELS),
-    "hard distillation": (L.hard_distillation_loss, real(B, C), real(B, C), real(B, C).detach(), LABELS),
     "hard attention": (
         lambda p, w, y: L.hard_attention_loss(p, w.softmax(-1), y, 0.5, 0.1),
         real(B),

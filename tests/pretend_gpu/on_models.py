@@ -7,21 +7,7 @@ from torch import nn
 from course_lib import fast, generation, models
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
-from course_lib.generation import (
-    beam_search,
-    certain_draft,
-    generate,
-    greedy,
-    greedy_probabilities,
-    greedy_translation,
-    known_draft,
-    known_law,
-    known_model,
-    mistaken_draft,
-    sample,
-    speculative,
-    uniform_draft,
-)
+from course_lib.generation import beam_search, generate, greedy, greedy_probabilities, greedy_translation, sample, speculative
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -37,9 +23,16 @@ from course_lib.models import (
     TransformerXL,
     bidirectional_gru,
 )
-from course_lib.models.bert_heads import Span
 from course_lib.models.byol import ema_update_
 from course_lib.primitives import GRU, LSTM, RNN
+from course_tools.bank.lecture_19._known_language import (
+    certain_draft,
+    known_draft,
+    known_law,
+    known_model,
+    mistaken_draft,
+    uniform_draft,
+)
 from tests.course_lib.models.compiled import LENGTHS, MODELS, SIZES, VARIANTS, WORDS, B, N
 from tests.pretend_gpu.ran import never_ran, watching
 
@@ -195,7 +188,6 @@ def state_of(*size):
 PARTS = {
     "sentence head": (lambda: models.SentenceHead(6, 7), real(B, 4, 6)),
     "span head": (lambda: models.SpanHead(6), real(B, 4, 6), LENGTHS),
-    "best span": (lambda: lambda a, b: models.best_span(Span(a, b), 3), real(B, 4), real(B, 4)),
     "tag head": (lambda: models.TagHead(6, 7), real(B, 4, 6)),
     "document": (
         lambda: lambda x, mask, *w: models.compose_document(x, mask, w[:3], w[3:]),

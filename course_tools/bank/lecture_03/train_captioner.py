@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
-from course_lib.datasets.composed_pictures import NAMES, Captions
+from course_lib.datasets import BEGIN, END, PADDING, Vocabulary
 from course_lib.models import ShowAndTell, ShowAttendAndTell, soft_attention
 from course_tools.bank import decoders
 from course_tools.bank import training_loops as loops
 from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
+from course_tools.bank.lecture_03._captioned_digits import NAMES, Captions, captioned_digits
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import cross_attention, multi_head_attention
+from course_lib.attention import multi_head_attention
 from course_lib.blocks import decoder_block, encoder_block, feed_forward, post_norm
 from course_lib.primitives import causal_mask, layer_norm
 from course_tools.checks.exercise import (
@@ -212,7 +212,7 @@ def word_by_word(x, memory, own, cross, network, norms, n_heads, memory_mask=Non
         row = None if memory_mask is None else memory_mask[:, t : t + 1]
         past, word = x[:, : t + 1], x[:, t : t + 1]
         word = layer_norm(word + multi_head_attention(word, past, past, *own, n_heads).context, *norms[0])
-        word = layer_norm(word + cross_attention(word, memory, *cross, n_heads, row).context, *norms[1])
+        word = layer_norm(word + multi_head_attention(word, memory, memory, *cross, n_heads, row).context, *norms[1])
         written.append(layer_norm(word + feed_forward(word, *network), *norms[2]))
     return torch.cat(written, dim=1)
 

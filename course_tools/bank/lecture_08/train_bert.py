@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, few_of_each, pad
-from course_lib.datasets.display_names import LANGUAGES
+from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, few_of_each, pad
 from course_lib.models import BERT, PretrainingBERT
 from course_tools.bank import training_loops as loops
+from course_tools.bank.lecture_08._display_names import LANGUAGES, display_names
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from course_lib.attention import NonLocal, NonLocalBlock, associative_dot_product
 from course_lib.blocks import ConvNet
-from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_tools.bank import controls
 from course_tools.bank import training_loops as loops
+from course_tools.bank.drawn_digits import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured

@@ -10,20 +10,17 @@ from functools import partial
 
 import torch
 
-from course_lib.generation import (
+from course_lib.generation import accept, greedy_probabilities, next_word_probabilities, speculative
+from course_lib.generation.speculative import Speculated
+from course_tools.bank.lecture_19._known_language import (
     OPERATIONS_OF_A_CALL,
-    accept,
     certain_draft,
-    greedy_probabilities,
     known_draft,
     known_law,
     known_model,
     mistaken_draft,
-    next_word_probabilities,
-    speculative,
     uniform_draft,
 )
-from course_lib.generation.speculative import Speculated
 from course_tools.checks.comparisons import AtMost, Failure, runs
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, is_close

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.datasets import digits
-from course_lib.truncated_bptt import detached
 
 RecurrentStep = Callable[..., Tensor]
 """`(x, h, W, U, b)` → the new state, as `course_lib.primitives.rnn_step`."""
@@ -75,7 +74,7 @@ def steps_reached(step: RecurrentStep, x: Tensor, weights: Sequence[Tensor], k: 
     """
     source, state = x.clone().requires_grad_(), x.new_zeros(x.shape[1], len(weights[1]))
     for segment in source.split(k):
-        state = states_of(step, segment, detached(state), *weights)[-1]
+        state = states_of(step, segment, state.detach(), *weights)[-1]
     (by_step,) = torch.autograd.grad(state.square().sum(), source)
     return (len(x) - 1 - by_step.abs().amax(dim=(1, 2)).nonzero().flatten()).tolist()
 

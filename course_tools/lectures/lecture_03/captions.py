@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import Vocabulary, captioned_digits
-from course_lib.datasets.composed_pictures import NAMES, Captions
-from course_lib.datasets.drawings import Drawings, composed, stamp
+from course_lib.datasets import Vocabulary
 from course_lib.datasets.splits import Splits
 from course_lib.training import batches, train
+from course_tools.bank.drawn_digits import Drawings, composed, stamp
+from course_tools.bank.lecture_03._captioned_digits import NAMES, Captions, captioned_digits
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show

@@ -10,11 +10,11 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from course_lib.attention import mean_pool
-from course_lib.datasets import Vocabulary, docstrings, marked_sentences
-from course_lib.datasets.docstrings import MARK, LabelledText
+from course_lib.datasets import Vocabulary
 from course_lib.models import PooledDocument
 from course_lib.primitives import padding_mask
 from course_tools.notebook.device import device
+from course_tools.notebook.docstrings import MARK, LabelledText, docstrings, marked_sentences
 from course_tools.notebook.show import show
 from course_tools.notebook.style import palette
 

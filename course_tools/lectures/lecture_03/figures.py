@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.datasets import PADDING
-from course_lib.datasets.composed_pictures import NAMES
+from course_tools.bank.lecture_03._captioned_digits import NAMES
 from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid, without_second_digit
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.device import device

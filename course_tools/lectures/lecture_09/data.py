@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_lib.datasets.splits import Splits
+from course_tools.bank.drawn_digits import SIDE, Drawings, composed, pairs_of_kinds, stamp
 
 WALL = 0.5
 """Darkness of the wall."""

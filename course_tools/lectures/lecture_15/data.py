@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.datasets.docstrings import PACKAGES, documented
 from course_lib.datasets.social_networks import Graph
+from course_tools.notebook.docstrings import PACKAGES, documented
 
 # A citation graph on your own machine: functions of scientific packages, and the "See Also" sections that join them.
 #

@@ -220,7 +220,6 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "multi_head_attention": Example(
             partial(A.multi_head_attention, n_heads=h), ((T, d), (T_k, d), (T_k, d)), square * 4, **two
         ),
-        "cross_attention": Example(partial(A.cross_attention, n_heads=h), ((T, d), (T_k, d)), square * 4, **two),
         "MultiHead": Example(module(A.MultiHead, d, h, A.causal_attention), same, **own_two),
         "cached_step": Example(A.cached_step, ((1, d), (1, h, T, d // h), (1, h, T, d // h)), square * 4),
         # grouped
@@ -253,7 +252,6 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
             partial(fast.csr_attend_edges, edges=edges), over_edges, equation=partial(A.attend_edges, edges=edges)
         ),
         "dense_attend_edges": Example(partial(A.dense_attend_edges, edges=edges), over_edges),
-        "uniform_graph_attention": Example(partial(A.uniform_graph_attention, edges=edges), nodes),
         "multi_head_graph_attention": Example(
             partial(A.multi_head_graph_attention, edges=edges), same[:1], (*square, (h, 2 * d // h))
         ),

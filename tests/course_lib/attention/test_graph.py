@@ -19,7 +19,6 @@ from course_lib.attention import (
     merge_heads,
     multi_head_graph_attention,
     split_heads,
-    uniform_graph_attention,
 )
 from course_lib.fast import csr_attend_edges
 
@@ -160,14 +159,6 @@ def test_relabelling_the_nodes_relabels_the_outputs_and_keeps_the_weights(normal
     other = multi_head_graph_attention(x[:, order], W, a, order.argsort()[EDGES])
     torch.testing.assert_close(other.context, context[:, order])
     torch.testing.assert_close(other.weights, weights)
-
-
-def test_uniform_attention_is_the_mean_of_the_neighbours(normal):
-    z = normal(B, H, N, d)
-    context, weights = uniform_graph_attention(z, EDGES)
-    degree = ALLOWED.sum(1).clamp_min(1).double()
-    torch.testing.assert_close(context, ALLOWED.double() @ z / degree[:, None])
-    torch.testing.assert_close(weights, (1 / degree[EDGES[0]]).expand(B, H, E))
 
 
 @pytest.mark.parametrize(

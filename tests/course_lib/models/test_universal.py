@@ -7,7 +7,6 @@ from torch import nn
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, SelfAttention
 from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal, shared_encoder, step_encoding
-from course_lib.models.universal import repeat_block
 from course_lib.primitives import padding_mask, sinusoidal_positions
 
 B, T, D, N, C, STEPS = 3, 5, 6, 11, 7, 4
@@ -51,12 +50,18 @@ def test_it_tells_places_apart_at_one_step_and_steps_at_one_place_but_cannot_tel
     torch.testing.assert_close(encodings, encodings.transpose(0, 1))
 
 
+class Doubled(nn.Module):
+    """A block that doubles."""
+
+    def forward(self, x, mask=None):
+        return 2 * x
+
+
 def test_a_block_is_repeated_with_the_encoding_of_each_step_before_it():
     """By hand, with a block that doubles: 4x + 4 P¹ + 2 P²."""
     x = drawn(B, T, D)
     expected = 4 * x + 4 * step_encoding(T, D, 1) + 2 * step_encoding(T, D, 2)
-    torch.testing.assert_close(repeat_block(x, lambda y, mask: 2 * y, 2), expected)
-    assert repeat_block(x, lambda y, mask: 2 * y, 0) is x
+    torch.testing.assert_close(SharedSteps(Doubled(), 2)(x).states, expected)
 
 
 def test_the_shared_encoder_is_the_module_with_the_same_weights():

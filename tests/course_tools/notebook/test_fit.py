@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.training import adamw, batches, constant, cosine_decay, train
+from course_lib.training import batches, constant, cosine_decay, train
 from course_tools.notebook.fit import fit
 
 
@@ -53,7 +53,7 @@ def test_the_progress_bar_names_the_model(monkeypatch, capsys):
         ({"warmup": 1, "clip": 0.5}, "Adam 0.01, 12.5 % warm-up, linear decay, clipped at 0.5, 8 updates of 32"),
         ({"warmup": 0, "schedule": constant}, "Adam 0.01, no warm-up, constant rate, clipped at 1.0, 8 updates of 32"),
         (
-            {"warmup": 0, "schedule": cosine_decay, "optimizer": partial(adamw, weight_decay=0.1)},
+            {"warmup": 0, "schedule": cosine_decay, "optimizer": partial(torch.optim.AdamW, weight_decay=0.1)},
             "AdamW 0.01, weight decay 0.1, no warm-up, cosine decay, clipped at 1.0, 8 updates of 32",
         ),
         (

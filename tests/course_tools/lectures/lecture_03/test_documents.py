@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from course_lib.datasets import Vocabulary
-from course_lib.datasets.docstrings import LabelledText
 from course_tools.lectures.lecture_03 import documents
 from course_tools.lectures.lecture_03.documents import (
     BagOfWords,
@@ -14,6 +13,7 @@ from course_tools.lectures.lecture_03.documents import (
     marked_documents,
     show_document_weights,
 )
+from course_tools.notebook.docstrings import LabelledText
 
 LONG = "nota one two three one two three one two"
 NEW = (LabelledText(("red", "nota green"), "colours"), LabelledText((LONG, "red"), "numbers"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_tools.lectures.lecture_09.data import WALL, moving_digits
-from tests.course_lib.datasets.test_composed_digits import digits_in
+from tests.course_tools.lectures.lecture_09.test_same_or_different import digits_in
 
 
 def test_a_film_is_labelled_same_where_the_kind_that_goes_in_comes_out():

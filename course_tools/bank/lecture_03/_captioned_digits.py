@@ -1,6 +1,6 @@
 """Images of two handwritten digits, composed here, with a caption each: "three left of seven".
 
-The digits are those of `datasets.drawings`. Which digits, which drawings, their positions and their relation are
+The digits are those of `bank.drawn_digits`. Which digits, which drawings, their positions and their relation are
 drawn from a seed. The digit named first is on the left, or above, so each image has one right caption.
 """
 
@@ -10,10 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
 from course_lib.datasets.splits import Splits
-
-__all__ = ["Captions", "captioned_digits"]
+from course_tools.bank.drawn_digits import SIDE, Drawings, composed, stamp
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _RELATIONS = ("left of", "above")

@@ -7,7 +7,7 @@ import tarfile
 import pytest
 import torch
 
-from course_lib.datasets import Unreachable, cifar10
+from examples.cifar10 import Unreachable, cifar10
 
 URL = "https://example.org/cifar-10-binary.tar.gz"
 

@@ -5,7 +5,8 @@ from functools import cache
 import pytest
 import torch
 
-from course_lib.datasets import ALONE, PAPER, TWIN, mnist, same_or_different, twins
+from course_lib.datasets import mnist
+from course_tools.lectures.lecture_09.same_or_different import ALONE, PAPER, TWIN, same_or_different, twins
 
 each_set = pytest.mark.parametrize("make", [same_or_different, twins])
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from course_lib.datasets import captioned_digits
-from course_lib.datasets.composed_pictures import NAMES
-from course_lib.datasets.drawings import halved_digits
+from course_tools.bank.drawn_digits import halved_digits
+from course_tools.bank.lecture_03._captioned_digits import NAMES, captioned_digits
 
 SIZES = (211, 7, 53)
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from course_lib.datasets import docstrings, marked_sentences
-from course_lib.datasets.docstrings import MARK, LabelledText, documented, sentences_of
+from course_tools.notebook.docstrings import MARK, LabelledText, docstrings, documented, marked_sentences, sentences_of
 
 DOCSTRING = """Compute one thing. It is small.
 

@@ -3,15 +3,14 @@
 import pytest
 import torch
 
-from course_lib.generation import (
+from course_lib.generation import greedy_probabilities, speculative
+from course_tools.bank.lecture_19._known_language import (
     OPERATIONS_OF_A_CALL,
     certain_draft,
-    greedy_probabilities,
     known_draft,
     known_law,
     known_model,
     mistaken_draft,
-    speculative,
 )
 
 

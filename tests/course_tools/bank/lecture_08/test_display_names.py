@@ -3,7 +3,7 @@
 import pytest
 from babel.core import Locale
 
-from course_lib.datasets import DisplayName, display_names
+from course_tools.bank.lecture_08._display_names import DisplayName, display_names
 
 
 def test_a_text_has_one_language_and_stands_once():

@@ -1,8 +1,7 @@
-"""Two tasks with known attention patterns, to compare with learned ones.
+"""Look-up: a task whose right attention pattern is known, to compare with a learned one.
 
-Reversal: output the sequence backwards. Position i must attend to position T - 1 - i: the anti-diagonal, found by position.
-Lookup: each position holds a key and a value; a query names a key, the answer is its value. The right pattern depends on
-the content and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3
+Each position holds a key and a value; a query names a key, the answer is its value. The right pattern depends on the content
+and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3
 (https://arxiv.org/abs/1410.5401).
 """
 
@@ -17,15 +16,7 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
-__all__ = ["Lookup", "Reversal", "lookup", "reversal"]
-
-
-class Reversal(NamedTuple):
-    """Sequences (B, T), the reversed sequences (B, T), and the right weights (B, T, T)."""
-
-    tokens: Tokens
-    targets: Tokens
-    pattern: Float[Tensor, "B T T"]
+__all__ = ["Lookup", "lookup"]
 
 
 class Lookup(NamedTuple):
@@ -36,35 +27,6 @@ class Lookup(NamedTuple):
     values: Int[Tensor, "B T_k"]
     targets: Int[Tensor, "B T_q"]
     pattern: Float[Tensor, "B T_q T_k"]
-
-
-def reversal(n_train: int, n_valid: int, n_test: int, *, T: int = 10, n_symbols: int = 8, seed: int = 0) -> Splits[Reversal]:
-    """Draw different sequences of T symbols, and reverse each.
-
-    Args:
-        n_train: sequences for training.
-        n_valid: sequences for validation.
-        n_test: sequences for testing; no sequence is in two parts.
-        T: length of a sequence.
-        n_symbols: symbols 0 … n_symbols - 1.
-        seed: seed of the random draw.
-
-    Returns:
-        Splits of Reversal; the right pattern is 1 at [b, i, T - 1 - i] and 0 elsewhere.
-
-    Raises:
-        ValueError: a size is not positive, or there are fewer different sequences than requested.
-    """
-    if min(T, n_symbols) < 1:
-        raise ValueError(f"T and n_symbols must be positive, got {T} and {n_symbols}.")
-
-    def draw(n: int, generator: torch.Generator) -> Tokens:
-        return torch.randint(n_symbols, (n, T), generator=generator)
-
-    sizes = [n_train, n_valid, n_test]
-    tokens = distinct_rows(draw, sum(sizes), of=n_symbols**T, seed=seed)
-    pattern = torch.eye(T).flip(1)
-    return Splits(*(Reversal(part, part.flip(1), pattern.repeat(len(part), 1, 1)) for part in tokens.split(sizes)))
 
 
 def lookup(

@@ -12,11 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
-
-__all__ = ["ALONE", "PAPER", "TWIN", "same_or_different", "twins"]
+from course_tools.bank.drawn_digits import SIDE, Drawings, composed, pairs_of_kinds, stamp
 
 PAPER, ALONE, TWIN = range(3)
 _INK = 0.5

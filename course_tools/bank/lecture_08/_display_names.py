@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from course_lib.datasets.splits import Splits
 from course_lib.optional_import import optional_import
 
-__all__ = ["DisplayName", "display_names"]
-
 if TYPE_CHECKING:
     import babel.core
 

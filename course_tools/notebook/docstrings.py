@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from course_lib.datasets.splits import Splits, split
 
-__all__ = ["LabelledText", "docstrings", "marked_sentences"]
-
 PACKAGES = ("numpy", "scipy", "sklearn")
 MARK = "nota"
 """The word before the sentence that decides the topic, as in "nota bene"; no docstring contains it."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.datasets.drawings import composed, halved_digits, pairs_of_kinds, stamp
+from course_tools.bank.drawn_digits import composed, halved_digits, pairs_of_kinds, stamp
 
 
 def rng(seed=0):
