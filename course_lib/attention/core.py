@@ -52,34 +52,21 @@ class ContextOnly(NamedTuple):
     weights: None = None
 
 
-@runtime_checkable
-class Mechanism(Protocol):
-    """A function or module `(q, k, v, mask=None) -> Attended`."""
-
-    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended:
-        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
-
-
-@runtime_checkable
-class AnyMechanism(Protocol):
-    """A `Mechanism`, or a fused form, which returns `ContextOnly`: for models that need only the context."""
-
-    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended | ContextOnly:
-        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
-
-
 Result = TypeVar("Result", bound=Attended | ContextOnly)
 Result_co = TypeVar("Result_co", bound=Attended | ContextOnly, covariant=True)
 
 
 @runtime_checkable
 class MechanismOf(Protocol[Result_co]):
-    """A mechanism with one kind of result: `MultiHead` returns what its mechanism returns."""
+    """A function or module `(q, k, v, mask=None)` with one kind of result: `MultiHead` returns what its mechanism returns."""
 
     def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Result_co:
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
 
 
+Mechanism = MechanismOf[Attended]
+AnyMechanism = MechanismOf[Attended | ContextOnly]
+"""A `Mechanism`, or a fused form, which returns `ContextOnly`: for models that need only the context."""
 LayerState = tuple[Any, ...]
 """What a layer keeps of the positions that it has read: `KeysValues` for softmax attention, (S, z) for linear attention,
 `DecoderBlockState` for a decoder block. Each tensor in it has one row per sequence; a count is a plain number."""

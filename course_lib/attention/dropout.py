@@ -9,17 +9,12 @@ its code and of GPT's drop attention weights too, by the rule of Srivastava et a
 A row of α̃ no longer sums to 1. The Transformer of Vaswani et al. drops no attention weights.
 """
 
-from copy import deepcopy
-from typing import TypeVar
-
 from torch import nn
 
 from course_lib.attention.core import Attended, Mechanism, hide_keys, require_mechanism, require_weights, shown
 from course_lib.shapes import Keys, Mask, Queries, Values
 
-__all__ = ["AttentionDropout", "without_attention_dropout"]
-
-Model = TypeVar("Model", bound=nn.Module)
+__all__ = ["AttentionDropout"]
 
 
 class AttentionDropout(nn.Module):
@@ -45,6 +40,11 @@ class AttentionDropout(nn.Module):
         """Show a mechanism that is a function."""
         return shown(self.mechanism)
 
+    @property
+    def causal(self) -> bool:
+        """Whether the mechanism inside is causal: then `MultiHead` can attend step by step, as a fused or any other form."""
+        return getattr(self.mechanism, "causal", False)
+
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend as the mechanism does; in training, mix v (*batch, T_k, d_v) by its weights after dropout.
 
@@ -59,20 +59,3 @@ class AttentionDropout(nn.Module):
         weights = require_weights(self.mechanism(q, k, v[..., :0], mask)).weights
         dropped = self.dropout(weights)
         return Attended(dropped @ hide_keys(v, weights != 0), dropped)
-
-
-def without_attention_dropout(model: Model) -> Model:
-    """Copy a model, replacing each `AttentionDropout` by the mechanism inside it.
-
-    Step-by-step decoding (`Stack.step`, `Transformer.step`, `CachedGPT`) needs a mechanism that has steps, which a wrapper
-    does not have. The copy has its own parameters, and computes what the model computes in evaluation mode.
-
-    Args:
-        model: any module whose attention is `MultiHead`.
-    """
-    copy = deepcopy(model)
-    for part in list(copy.modules()):
-        if isinstance(dropout := getattr(part, "mechanism", None), AttentionDropout):
-            del part.mechanism  # torch does not allow a function to replace a sub-module of the same name
-            part.mechanism = dropout.mechanism  # type: ignore[assignment]
-    return copy

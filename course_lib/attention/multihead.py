@@ -18,7 +18,7 @@ for any causal mechanism that has a state: `KeysValues` for softmax attention, (
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 import torch
 from einops import rearrange
@@ -174,8 +174,8 @@ def stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     if getattr(mechanism, "causal", False):
         return _CachedAttention(mechanism)
     raise ValueError(
-        "steps compute causal attention: choose causal_attention, fused_causal_attention or a causal LinearAttention, without "
-        f"AttentionDropout (`without_attention_dropout`): {getattr(mechanism, '__name__', mechanism)} has no `start` and `step`"
+        "steps compute causal attention: choose causal_attention, fused_causal_attention or a causal LinearAttention; "
+        f"{getattr(mechanism, '__name__', mechanism)} has no `start` and `step`"
     )
 
 
@@ -185,37 +185,11 @@ class MultiHead(nn.Module, Generic[Result]):
     if TYPE_CHECKING:  # `nn.Module` types every call as Any
         __call__: Callable[..., Result]
 
-    @overload
-    def __init__(
-        self: "MultiHead[Attended]",
-        d_model: int,
-        n_heads: int,
-        *,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        d_memory: int | None = None,
-        bias: bool = True,
-        n_groups: int | None = None,
-    ) -> None: ...
-
-    @overload
     def __init__(
         self,
         d_model: int,
         n_heads: int,
-        mechanism: MechanismOf[Result],
-        d_k: int | None = None,
-        d_v: int | None = None,
-        d_memory: int | None = None,
-        bias: bool = True,
-        n_groups: int | None = None,
-    ) -> None: ...
-
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        mechanism: AnyMechanism = scaled_dot_product_attention,
+        mechanism: MechanismOf[Result] = scaled_dot_product_attention,  # type: ignore[assignment]
         d_k: int | None = None,
         d_v: int | None = None,
         d_memory: int | None = None,

@@ -163,7 +163,7 @@ class RotaryAttention(nn.Module):
     """A mechanism that rotates queries and keys, never values, to their positions: `MultiHead(64, 8, RotaryAttention(8))`.
 
     The angles follow from d_k and base, so that a model in half precision does not round them. Weights are dropped by an
-    `AttentionDropout` around this mechanism.
+    `AttentionDropout` inside, `RotaryAttention(8, AttentionDropout(causal_attention, 0.1))`, which also decodes.
     """
 
     def __init__(self, d_k: int, mechanism: AnyMechanism = causal_attention, base: float | StretchedBase = 10_000.0) -> None:

@@ -16,7 +16,7 @@ same algorithm as a kernel, which is faster; this file shows it.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce, wraps
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from course_lib.attention.chunked_linear import differentiable_gradients
 from course_lib.attention.core import ContextOnly, broadcast_shapes, hide_keys, require_mask, without_overflow
 from course_lib.attention.dot_product import scaled_dot_product_attention
-from course_lib.primitives.preconditions import under_transform
+from course_lib.primitives.preconditions import requires, under_transform
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = ["Partial", "merge", "partial_attention", "tiled_attention", "tiled_gradients"]
@@ -35,7 +35,6 @@ __all__ = ["Partial", "merge", "partial_attention", "tiled_attention", "tiled_gr
 PerQuery = Float[Tensor, "*batch T_q"]
 Parts = tuple[Context, PerQuery, PerQuery]
 """Context, maximum and total, as a `Partial` holds them."""
-Gradients = tuple[Queries, Keys, Values]
 
 
 class Partial(NamedTuple):
@@ -153,20 +152,13 @@ def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, ti
     return ContextOnly(kept[0])  # type: ignore[index]  # it is called with a key
 
 
-def _with_a_key(loop: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Check the tile of a loop over tiles."""
-
-    @wraps(loop)
-    def gradients(
-        q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
-    ) -> Gradients:
-        _require_a_key(tile)
-        return loop(q, k, v, kept, gradient, mask, tile)
-
-    return gradients
+def _require_tiles(
+    q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
+) -> None:
+    _require_a_key(tile)
 
 
-@_with_a_key
+@requires(_require_tiles)
 def tiled_gradients(
     q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
 ) -> tuple[Queries, Keys, Values]:
@@ -207,14 +199,9 @@ def tiled_gradients(
     return dq, dk, dv
 
 
-def _tiles(T_k: int, tile: int) -> Iterator[slice]:
-    """The keys of each tile; one tile without keys if there are none."""
-    return (slice(start, start + tile) for start in range(0, max(T_k, 1), tile))
-
-
 def _merged(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, tile: int) -> Partial:
-    """Merge all tiles, one after the other."""
-    tiles = _tiles(k.shape[-2], tile)
+    """Merge all tiles, one after the other; one tile without keys if there are none."""
+    tiles = (slice(start, start + tile) for start in range(0, max(k.shape[-2], 1), tile))
     each = (partial_attention(q, k[..., at, :], v[..., at, :], None if mask is None else mask[..., at]) for at in tiles)
     return reduce(merge, each)
 

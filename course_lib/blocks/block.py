@@ -15,7 +15,7 @@ et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection
 
 Causal mixers also compute a sequence step by step: `read` returns a layer's output for the first positions and its state, and
 `step` the output of one more position and the next state. States are values. A block reads and steps by its mixers, and a
-stack by its blocks. Neither applies the dropout of blocks; before `eval()`, `AttentionDropout` over a memory is applied.
+stack by its blocks. Neither applies the dropout of blocks; before `eval()`, `AttentionDropout` is applied.
 
 A stack has N such blocks, each with its own weights. The output of pre-norm blocks is a sum that was never normalised: one
 more norm follows the last block.
@@ -83,43 +83,25 @@ NormWeights = tuple[Tensor, Tensor]
 """(gain, bias)."""
 
 
-@runtime_checkable
-class Residual(Protocol):
-    """How a sublayer, its residual connection and its norm are combined: `post_norm` or `pre_norm`."""
-
-    normalises_output: bool
-
-    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
-        """Map x (B, T, d_model) to the same shape; the sublayer is called with x and the context."""
+Residual = Callable[..., Tensor]
+"""How a sublayer, its residual connection and its norm are combined: `post_norm`, `pre_norm`, or another function
+`(x, sublayer, norm, *context)`, which calls the sublayer with x and the context."""
 
 
-class PostNorm:
-    """Post-norm residual connection, `post_norm`."""
+def post_norm(x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
+    """Add the sublayer's output to its input, then normalise the sum. x and result (B, T, d_model).
 
-    normalises_output = True
-
-    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
-        """Add the sublayer's output to its input, then normalise the sum. x and result (B, T, d_model).
-
-        Source: Vaswani et al. 2017, section 3.1.
-        """
-        return norm(x + sublayer(x, *context))
+    Source: Vaswani et al. 2017, section 3.1.
+    """
+    return norm(x + sublayer(x, *context))
 
 
-class PreNorm:
-    """Pre-norm residual connection, `pre_norm`."""
+def pre_norm(x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
+    """Normalise the sublayer's input, and add its output to the unnormalised x. x and result (B, T, d_model).
 
-    normalises_output = False
-
-    def __call__(self, x: Tensor, sublayer: Sublayer, norm: Sublayer, *context: object) -> Tensor:
-        """Normalise the sublayer's input, and add its output to the unnormalised x. x and result (B, T, d_model).
-
-        Source: Xiong et al. 2020, table 1.
-        """
-        return x + sublayer(norm(x), *context)
-
-
-post_norm, pre_norm = PostNorm(), PreNorm()
+    Source: Xiong et al. 2020, table 1.
+    """
+    return x + sublayer(norm(x), *context)
 
 
 @runtime_checkable
@@ -182,8 +164,7 @@ class CrossAttention(nn.Module):
         """
         if not isinstance(self.attention, MultiHead):
             raise ValueError(f"steps need MultiHead to attend to the memory, got {self.attention}.")
-        mechanism = getattr(self.attention.mechanism, "mechanism", self.attention.mechanism)  # inside an AttentionDropout
-        if getattr(mechanism, "causal", False):
+        if getattr(mechanism := self.attention.mechanism, "causal", False):
             raise ValueError(
                 f"steps attend to all of the memory, but {getattr(mechanism, '__name__', mechanism)} does not: choose another "
                 "mechanism."
@@ -426,8 +407,8 @@ class Stack(nn.Module):
 
 
 def closing_norm(residual: Residual, d_model: int, norm: NormFactory = nn.LayerNorm) -> nn.Module:
-    """Make the final layer of a stack of d_model features: `norm`, or the identity if `residual` normalises the output."""
-    return nn.Identity() if residual.normalises_output else norm(d_model)
+    """Make the final layer of a stack of d_model features: `norm`, or the identity after `post_norm`, which has normalised."""
+    return nn.Identity() if residual is post_norm else norm(d_model)
 
 
 def encoder_stack(

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import MultiHead, causal_attention
-from course_lib.blocks import Block, FeedForward
-from course_lib.blocks.block import PreNorm
+from course_lib.blocks import Block, FeedForward, pre_norm
 from course_lib.fast.dot_product import fused_causal_attention
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
@@ -85,9 +84,7 @@ class CachedGPT:
                 raise ValueError(
                     f"cached steps compute causal_attention, but this GPT attends by {mechanism}: use the GPT itself."
                 )
-        if len({_attention(block).n_heads for block in blocks}) != 1 or not all(
-            isinstance(block.residual, PreNorm) for block in blocks
-        ):
+        if len({_attention(block).n_heads for block in blocks}) != 1 or any(b.residual is not pre_norm for b in blocks):
             raise ValueError("cached steps need pre-norm blocks, all with one number of heads: use the GPT itself.")
         for name, part in _parts(model):
             _require_as_made(name, part, model.tokens.embedding_dim)

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.models.ngram import look_up, number_runs
 from course_lib.shapes import Tokens
 
 __all__ = ["KneserNey"]
@@ -45,9 +46,7 @@ class KneserNey:
             ValueError: n_tokens ** order is too large for a 64-bit number, which identifies a run.
         """
         self.n_tokens, self.order = n_tokens, grams.shape[1]
-        if n_tokens**self.order >= 2**63:
-            raise ValueError(f"runs of {self.order} out of {n_tokens} tokens are too many to number; take a lower order.")
-        runs, counts = self._numbers(grams).unique(return_counts=True)
+        runs, counts = number_runs(grams, n_tokens).unique(return_counts=True)
         self.tables = [_discounted(runs, counts, n_tokens)]
         for n in range(self.order - 1, 0, -1):
             runs, counts = (runs % n_tokens**n).unique(return_counts=True)
@@ -57,9 +56,9 @@ class KneserNey:
         """Return the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
-            gram = self._numbers(grams[:, -n:])
-            share = _look_up(table.grams, table.share, gram, 0.0)
-            p = share + _look_up(table.contexts, table.rest, gram // self.n_tokens, 1.0) * p
+            gram = number_runs(grams[:, -n:], self.n_tokens)
+            share = look_up(table.grams, table.share, gram, 0.0)
+            p = share + look_up(table.contexts, table.rest, gram // self.n_tokens, 1.0) * p
         return p
 
     def start(self, prompt: Tokens) -> Int[Tensor, "B T_kept"]:
@@ -75,10 +74,6 @@ class KneserNey:
         every = torch.arange(self.n_tokens).repeat(len(tokens))[:, None]
         return self.probability(torch.cat([context, every], dim=1)).log().view(-1, self.n_tokens), state
 
-    def _numbers(self, grams: Tensor) -> Tensor:
-        """Encode each run (N, n) as one number in base n_tokens."""
-        return (grams * self.n_tokens ** torch.arange(grams.shape[1] - 1, -1, -1)).sum(1)
-
 
 def _discounted(grams: Tensor, counts: Tensor, n_tokens: int) -> DiscountedCounts:
     n_1, n_2, n_3, n_4 = (int((counts == k).sum()) for k in range(1, 5))
@@ -89,9 +84,3 @@ def _discounted(grams: Tensor, counts: Tensor, n_tokens: int) -> DiscountedCount
     none = torch.zeros(len(contexts), dtype=torch.double)
     total, rest = (none.index_add(0, place, part) for part in (counts.double(), discounts))
     return DiscountedCounts(grams, (counts - discounts) / total[place], contexts, rest / total)
-
-
-def _look_up(keys: Tensor, values: Tensor, wanted: Tensor, otherwise: float) -> Tensor:
-    """Look up keys among sorted ones; `otherwise` for a key that is missing."""
-    place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return torch.where(keys[place] == wanted, values[place], otherwise)

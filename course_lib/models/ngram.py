@@ -42,8 +42,6 @@ class NGram:
             ValueError: n_tokens ** order is too large for a 64-bit number, which identifies a gram.
         """
         self.n_tokens, self.order = n_tokens, grams.shape[1]
-        if n_tokens**self.order >= 2**63:
-            raise ValueError(f"runs of {self.order} out of {n_tokens} tokens are too many to number; take a lower order.")
         self.tables = [_count(grams[:, -n:], n_tokens) for n in range(1, self.order + 1)]
 
     def __len__(self) -> int:
@@ -54,10 +52,10 @@ class NGram:
         """Return the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
-            gram = _number(grams[:, -n:], self.n_tokens)
+            gram = number_runs(grams[:, -n:], self.n_tokens)
             context = gram // self.n_tokens
-            count = _look_up(table.grams, table.counts, gram)
-            total, kinds = (_look_up(table.contexts, values, context) for values in (table.total, table.kinds))
+            count = look_up(table.grams, table.counts, gram)
+            total, kinds = (look_up(table.contexts, values, context) for values in (table.total, table.kinds))
             p = torch.where(total > 0, (count + kinds * p) / (total + kinds).clamp(min=1), p)
         return p
 
@@ -71,21 +69,27 @@ class NGram:
 
 
 def _count(grams: Tensor, n_tokens: int) -> NGramCounts:
-    kinds_of_grams, counts = _number(grams, n_tokens).unique(return_counts=True)
+    kinds_of_grams, counts = number_runs(grams, n_tokens).unique(return_counts=True)
     contexts, place = (kinds_of_grams // n_tokens).unique(return_inverse=True)
     total = torch.zeros_like(contexts).index_add(0, place, counts)
     return NGramCounts(kinds_of_grams, counts, contexts, total, place.bincount(minlength=len(contexts)))
 
 
-def _number(grams: Tensor, n_tokens: int) -> Tensor:
-    """Encode each run (N, n) as one number in base n_tokens."""
+def number_runs(grams: Tensor, n_tokens: int) -> Tensor:
+    """Encode each run (N, n) as one number in base n_tokens.
+
+    Raises:
+        ValueError: n_tokens ** n is too large for a 64-bit number.
+    """
+    if n_tokens ** grams.shape[1] >= 2**63:
+        raise ValueError(f"runs of {grams.shape[1]} out of {n_tokens} tokens are too many to number; take a lower order.")
     number = torch.zeros(len(grams), dtype=torch.int64, device=grams.device)
     for column in grams.unbind(1):
         number = number * n_tokens + column
     return number
 
 
-def _look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
-    """Look up keys among sorted ones; 0 for a key that is missing."""
+def look_up(keys: Tensor, values: Tensor, wanted: Tensor, otherwise: float = 0) -> Tensor:
+    """Look up the values of sorted keys; `otherwise` for a key that is missing."""
     place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
-    return torch.where(keys[place] == wanted, values[place], 0)
+    return torch.where(keys[place] == wanted, values[place], otherwise)

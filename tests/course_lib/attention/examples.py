@@ -281,6 +281,5 @@ PARTS = {
     "require_weights",
     "tiled_gradients",
     "windowed_cache",
-    "without_attention_dropout",
 }
 """Parts of the mechanisms, which call them, and functions that do not compute."""

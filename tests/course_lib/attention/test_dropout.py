@@ -10,11 +10,10 @@ from torch import nn
 from course_lib.attention import (
     AdditiveAttention,
     AttentionDropout,
-    GeneralAttention,
     MultiHead,
+    RotaryAttention,
     causal_attention,
     scaled_dot_product_attention,
-    without_attention_dropout,
 )
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_scaled_dot_product_attention
@@ -131,29 +130,25 @@ SIZES = Sizes(d_model=6, n_heads=3, d_ff=19, n_layers=2)
 TOKENS = torch.randint(13, (B, T_k), generator=torch.Generator().manual_seed(0))
 
 
-def test_a_gpt_drops_in_each_layer_and_is_decoded_without():
+def test_a_gpt_drops_in_each_layer_and_is_decoded_in_evaluation():
     torch.manual_seed(0)
     gpt = GPT(13, 17, SIZES, AttentionDropout(causal_attention, P)).double()
     mechanisms = [part for part in gpt.modules() if isinstance(part, AttentionDropout)]
     assert len(mechanisms) == SIZES.n_layers
     assert not torch.equal(gpt(TOKENS), gpt(TOKENS))
-    plain = without_attention_dropout(gpt)
-    assert set(plain.state_dict()) == set(gpt.state_dict()) == set(GPT(13, 17, SIZES).state_dict())
-    torch.testing.assert_close(plain(TOKENS), gpt.eval()(TOKENS))
+    assert set(gpt.state_dict()) == set(GPT(13, 17, SIZES).state_dict())
     with pytest.raises(ValueError, match="cached steps compute causal_attention"):
         CachedGPT(gpt)
-    writer = CachedGPT(plain)
-    logits, _ = writer.step(TOKENS[:, -1], writer.start(TOKENS[:, :-1]))
+    logits, _ = gpt.eval().step(TOKENS[:, -1], gpt.start(TOKENS[:, :-1]))
     torch.testing.assert_close(logits, gpt(TOKENS)[:, -1])
-    assert isinstance(gpt.stack.blocks[0].mixer.attention.mechanism, AttentionDropout), "the model itself was changed"
 
 
-def test_a_mechanism_with_parameters_is_kept_and_copied():
-    heads = MultiHead(6, 3, AttentionDropout(GeneralAttention(2, 2), P)).double()
-    plain = without_attention_dropout(heads)
-    assert isinstance(plain.mechanism, GeneralAttention)
-    assert torch.equal(plain.mechanism.W, heads.mechanism.mechanism.W)
-    assert plain.mechanism.W is not heads.mechanism.mechanism.W
+def test_inside_rotary_positions_it_is_decoded_too():
+    torch.manual_seed(0)
+    gpt = GPT(13, 17, SIZES, RotaryAttention(2, AttentionDropout(causal_attention, P))).double()
+    assert not torch.equal(gpt(TOKENS), gpt(TOKENS))
+    logits, _ = gpt.eval().step(TOKENS[:, -1], gpt.start(TOKENS[:, :-1]))
+    torch.testing.assert_close(logits, gpt(TOKENS)[:, -1])
 
 
 def test_a_transformer_decodes_step_by_step_without_it():
@@ -164,11 +159,8 @@ def test_a_transformer_decodes_step_by_step_without_it():
     }
     transformer, lengths = Transformer(13, 13, SIZES, **how).double(), torch.tensor([7, 4])
     assert sum(isinstance(part, AttentionDropout) for part in transformer.modules()) == 3 * SIZES.n_layers
-    with pytest.raises(ValueError, match="steps compute causal attention"):
-        transformer.start(TOKENS, lengths)
-    plain = without_attention_dropout(transformer)
-    state = plain.start(TOKENS, lengths)
     exact = transformer.eval()(TOKENS, lengths, TOKENS)
+    state = transformer.start(TOKENS, lengths)
     for t in range(T_k):
-        logits, state = plain.step(TOKENS[:, t], state)
+        logits, state = transformer.step(TOKENS[:, t], state)
         torch.testing.assert_close(logits, exact[:, t])

@@ -213,7 +213,6 @@ def test_a_mechanism_of_ones_own_keeps_what_it_likes():
         PerformerAttention(5, 11, causal_performer_attention),
         LocalPredictive(5, 5),
         RelativeAttention(15, 3),
-        AttentionDropout(causal_attention, 0.1),
     ],
 )
 def test_a_mechanism_without_steps_is_refused(mechanism):
