@@ -37,7 +37,6 @@ json.dump([tell(code) for code in json.load(sys.stdin)], sys.stdout)
 TAKE_EDGES = [
     "attend_edges(zeros(4), zeros(N, d), {})",
     "csr_attend_edges(zeros(4), zeros(N, d), {})",
-    "dense_attend_edges(zeros(4), zeros(N, d), {})",
     "edge_softmax(zeros(4), {}, N)",
     "gat_edge_scores(z, a, {})",
     "dynamic_edge_scores(z, a[:, :d], {})",

@@ -76,7 +76,7 @@ TAKE_MASKS = [
 
 SIZES = [
     ("attend(scores, v[:, 1:])", "ValueError", "need a value for each key, but values are (2, 6, 13)"),
-    *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "v (2, 6, 13)") for x in ("causal", "chunked", "recurrent")),
+    *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "v (2, 6, 13)") for x in ("causal", "chunked")),
     ("attend(scores, v.mT)", "ValueError", "need a value for each key, but values are (2, 13, 7)"),
     ("attend(scores, randn(3, T_k, d_v))", "RuntimeError", "size of tensor a (2) must match the size of tensor b (3)"),
     ("scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
@@ -214,7 +214,7 @@ DTYPES = [
     *(
         (f"{form}(k, k, v.long(){rest})", "TypeError", "v must be a tensor of type float, got torch.int64.")
         for form, rest in [
-            *((f"{form}_linear_attention", "") for form in ("causal", "recurrent", "chunked", "lean")),
+            *((f"{form}_linear_attention", "") for form in ("causal", "chunked", "lean")),
             *((f"{form}_performer_attention", ", omega=randn(5, d_k)") for form in ("causal", "lean")),
             ("retention", ", -ones(B, T_k)"),
             ("delta_attention", ", ones(B, T_k)"),

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.core import Attended, attend, broadcast_shapes
+from course_lib.attention.core import Attended, broadcast_shapes
 from course_lib.primitives.message_passing import require_edges
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import Edges, Nodes
 
-__all__ = ["attend_edges", "dense_attend_edges", "edge_softmax"]
+__all__ = ["attend_edges", "edge_softmax"]
 
 OverEdges = Callable[[Tensor, Tensor, Tensor], Attended]
 """A form of `attend_edges`."""
@@ -100,23 +100,3 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))
     context = wide.new_zeros(values.shape).index_add(-2, query, wide)
     return Attended(context.to(messages.dtype), weights)
-
-
-@of_tensors
-def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Compute `attend_edges` by `attend` under a mask (N, N): the definition, with time and memory quadratic in N.
-
-    An edge listed several times is one entry of the matrix, with the logarithm of the sum of its exponentials.
-    """
-    n_nodes = values.shape[-2]
-    require_scores(scores, edges, n_nodes)
-    query, key = edges.long()
-    entry = (query * n_nodes + key).expand(scores.shape)
-    empty = scores.new_full((*scores.shape[:-1], n_nodes**2), -torch.inf)
-    largest = empty.scatter_reduce(-1, entry, scores.detach(), "amax")
-    above = (scores - largest.gather(-1, entry)).exp()
-    joint = torch.zeros_like(empty).scatter_add(-1, entry, above)
-    mask = torch.zeros(n_nodes**2, dtype=torch.bool, device=edges.device).index_fill(0, entry.flatten()[: query.numel()], True)
-    matrix = (largest + joint.log()).unflatten(-1, (n_nodes, n_nodes))
-    context, weights = attend(matrix, values, mask.view(n_nodes, n_nodes))
-    return Attended(context, weights.flatten(-2).gather(-1, entry) * above / joint.gather(-1, entry))

@@ -39,7 +39,6 @@ __all__ = [
     "kernel_attention",
     "linear_attention",
     "linear_attention_step",
-    "recurrent_linear_attention",
 ]
 
 QueryFeatures = Float[Tensor, "*batch T_q f"]
@@ -210,19 +209,6 @@ def linear_attention_step(
     z = z + phi_k
     read = (phi_q[..., :, None] * S).sum(-2)
     return divide(read, (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
-
-
-@shape_checked(of=causal_linear_attention)
-@of_features
-def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Context:
-    """Compute the same as `causal_linear_attention` one position after the other, by `linear_attention_step`."""
-    phi_k = mask_features(phi_k, mask)
-    S, z = v.new_zeros(*v.shape[:-2], phi_k.shape[-1], v.shape[-1]), phi_k.new_zeros(*v.shape[:-2], phi_k.shape[-1])
-    contexts = []
-    for q_t, k_t, v_t in zip(phi_q.unbind(-2), phi_k.unbind(-2), v.unbind(-2), strict=True):
-        context, S, z = linear_attention_step(S, z, q_t, k_t, v_t)
-        contexts.append(context)
-    return torch.stack(contexts, dim=-2) if contexts else v.clone()
 
 
 class LinearAttention(nn.Module):

@@ -67,7 +67,7 @@ def test_in_several_heads_under_a_mask(name, masked, same_there):
 
 
 @pytest.mark.parametrize("make", [A.GraphAttention, A.DynamicGraphAttention])
-@pytest.mark.parametrize("form", [A.attend_edges, fast.csr_attend_edges, A.dense_attend_edges])
+@pytest.mark.parametrize("form", [A.attend_edges, fast.csr_attend_edges])
 def test_over_the_edges_of_a_graph(make, form, same_there):
     """`csr_attend_edges` has sparse products in both passes."""
     torch.manual_seed(0)

@@ -5,7 +5,7 @@ from einops import einsum
 from torch import Tensor
 
 from course_lib.attention import causal_linear_attention
-from course_lib.attention.linear import divide, mask_features, recurrent_linear_attention
+from course_lib.attention.linear import divide, mask_features
 from course_lib.fast import chunked_linear_attention
 from course_tools.checks.exercise import (
     Answers,
@@ -347,6 +347,5 @@ exercise = Exercise(
     hints=HINTS,
     forbids={
         chunked_linear_attention: "write the sums over the past yourself.",
-        recurrent_linear_attention: "write the sums over the past yourself.",
     },
 )

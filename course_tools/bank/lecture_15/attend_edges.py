@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.attention import attend_edges, dense_attend_edges, edge_softmax
+from course_lib.attention import attend_edges, edge_softmax
 from course_lib.attention.core import Attended
 from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.comparisons import right_result
@@ -367,5 +367,4 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
-    forbids={dense_attend_edges: "write the softmax and the sum over the edges yourself, without a matrix (N, N)."},
 )

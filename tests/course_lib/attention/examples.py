@@ -191,7 +191,6 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "chunked_linear_attention": Example(
             features(partial(fast.chunked_linear_attention, chunk=chunk)), own, **own_one, **of_causal_kernel
         ),
-        "recurrent_linear_attention": Example(features(A.recurrent_linear_attention), own, **own_one, **of_causal_kernel),
         "linear_attention_step": Example(stepped(A.linear_attention_step), own),
         "inplace_linear_attention_step": Example(stepped(fast.inplace_linear_attention_step), own, has_gradients=False),
         "lean_linear_attention": Example(partial(fast.lean_linear_attention, chunk=chunk), own, **own_one, **of_causal_kernel),
@@ -251,7 +250,6 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "csr_attend_edges": Example(
             partial(fast.csr_attend_edges, edges=edges), over_edges, equation=partial(A.attend_edges, edges=edges)
         ),
-        "dense_attend_edges": Example(partial(A.dense_attend_edges, edges=edges), over_edges),
         "multi_head_graph_attention": Example(
             partial(A.multi_head_graph_attention, edges=edges), same[:1], (*square, (h, 2 * d // h))
         ),

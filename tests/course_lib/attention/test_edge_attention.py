@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import attend, attend_edges, dense_attend_edges, edge_softmax
+from course_lib.attention import attend, attend_edges, edge_softmax
 from course_lib.fast import csr_attend_edges
+from tests.course_lib.attention.other_forms import dense_attend_edges
 
 N, H, B, d_v = 7, 3, 2, 5
 FORMS = [attend_edges, csr_attend_edges, dense_attend_edges]

@@ -8,7 +8,6 @@ from course_lib.attention import (
     associative_dot_product,
     attend_edges,
     causal_linear_attention,
-    dense_attend_edges,
     linear_attention,
     linear_attention_step,
     non_local_dot_product,
@@ -22,6 +21,7 @@ from course_lib.fast import (
 )
 from course_lib.primitives import padding_mask
 from tests.course_lib.attention.examples import Example, Sizes, examples
+from tests.course_lib.attention.other_forms import dense_attend_edges
 from tests.moved import moved
 
 B, H, T, d, d_v = 2, 3, 5, 7, 11

@@ -12,7 +12,6 @@ from course_lib.attention import (
     attend,
     attend_edges,
     average_heads,
-    dense_attend_edges,
     dynamic_edge_scores,
     gat_edge_scores,
     gat_scores,
@@ -21,6 +20,7 @@ from course_lib.attention import (
     split_heads,
 )
 from course_lib.fast import csr_attend_edges
+from tests.course_lib.attention.other_forms import dense_attend_edges
 
 N, H, B, d, d_in = 7, 3, 2, 5, 11
 

@@ -11,10 +11,10 @@ from course_lib.attention import (
     kernel_attention,
     linear_attention,
     linear_attention_step,
-    recurrent_linear_attention,
 )
 from course_lib.fast import chunked_linear_attention, inplace_linear_attention_step
 from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
+from tests.course_lib.attention.other_forms import recurrent_linear_attention
 
 B, H, T_q, T_k, f, d_v = 2, 3, 5, 7, 11, 13
 CAUSAL = (causal_linear_attention, chunked_linear_attention, recurrent_linear_attention)

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import LinearAttention, causal_linear_attention, linear_attention, recurrent_linear_attention
+from course_lib.attention import LinearAttention, causal_linear_attention, linear_attention
 from course_lib.fast import chunked_linear_attention
 from course_lib.primitives import causal_mask, elu_feature_map
 from tests.course_lib.attention.examples import Sizes, examples
+from tests.course_lib.attention.other_forms import recurrent_linear_attention
 
 B, T_k, f, d_v = 2, 7, 11, 13
 CAUSAL = (causal_linear_attention, chunked_linear_attention, recurrent_linear_attention)

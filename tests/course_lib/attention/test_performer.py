@@ -14,12 +14,12 @@ from course_lib.attention import (
     kernel_attention,
     linear_attention,
     performer_attention,
-    recurrent_linear_attention,
     scaled_dot_product_attention,
 )
 from course_lib.attention.performer import key_features, query_features
 from course_lib.fast import lean_performer_attention
 from course_lib.primitives import favor_features, gaussian_projection, orthogonal_projection, padding_mask
+from tests.course_lib.attention.other_forms import recurrent_linear_attention
 
 B, H, T_q, T_k, d_k, d_v, m = 2, 3, 5, 7, 11, 13, 17
 each_form = pytest.mark.parametrize("form", [performer_attention, causal_performer_attention])

@@ -19,7 +19,6 @@ from course_lib.attention import (
     causal_linear_attention,
     causal_performer_attention,
     linear_attention,
-    recurrent_linear_attention,
     scaled_dot_product_attention,
 )
 from course_lib.blocks import (
@@ -43,6 +42,7 @@ from course_lib.fast import (
     inplace_linear_attention_step,
 )
 from course_lib.primitives import padding_mask
+from tests.course_lib.attention.other_forms import recurrent_linear_attention
 
 B, T, T_K = 2, 11, 7
 SIZES = Sizes(d_model=15, n_heads=3, d_ff=13, n_layers=2)

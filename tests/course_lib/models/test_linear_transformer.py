@@ -10,13 +10,13 @@ from course_lib.attention import (
     causal_linear_attention,
     linear_attention,
     linear_attention_step,
-    recurrent_linear_attention,
 )
 from course_lib.blocks import Sizes, encoder_stack
 from course_lib.fast import chunked_linear_attention, inplace_linear_attention_step
 from course_lib.generation import generate
 from course_lib.models import LinearTransformer
 from course_tools.notebook import peak_memory
+from tests.course_lib.attention.other_forms import recurrent_linear_attention
 
 B, T, n_tokens = 2, 71, 17
 SIZES = Sizes(d_model=12, n_heads=3, d_ff=19, n_layers=2)

@@ -20,7 +20,6 @@ state, weights = [torch.zeros(1, 3)] * 2, [torch.zeros(12, 2), torch.zeros(12, 3
 inputs = {
     "lstm_cell": (x, state, *weights),
     "chunked_linear_attention": (x, x, x),
-    "recurrent_linear_attention": (x, x, x),
     "tiled_attention": (x, x, x),
     "sliced_local_attention": (*[torch.zeros(3, 3, 2)] * 3, *[torch.zeros(3, 1)] * 2),
     "nt_xent": (x, x),
