@@ -377,7 +377,7 @@ NUMBERS = [
         (f"{form}(randn({n}), {rest})", "ValueError", f"each edge has one score: got scores ({n},) for 1 edges.")
         for form, rest in [
             ("edge_softmax", "tensor([[0], [1]]), 2"),
-            *((f"{kind}attend_edges", "randn(2, d), tensor([[0], [1]])") for kind in ("", "dense_", "csr_")),
+            *((f"{kind}attend_edges", "randn(2, d), tensor([[0], [1]])") for kind in ("", "csr_")),
         ]
         for n in (0, 5)
     ),

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from course_lib.attention.chunked_delta import chunked_delta_attention
 from course_lib.attention.delta import delta_rule_step
-from course_lib.attention.multihead import merge_heads, split_heads
+from course_lib.attention.multihead import head_size, merge_heads, split_heads
 from course_lib.primitives.preconditions import of_tensors
 
-__all__ = ["GatedDeltaAttention", "GatedDeltaState"]
+__all__ = ["GatedDeltaAttention"]
 
 
 class GatedDeltaState(NamedTuple):
@@ -58,11 +58,9 @@ class GatedDeltaAttention(nn.Module):
             ValueError: n_heads or width is not positive, or d_k is None and n_heads does not divide d_model.
         """
         super().__init__()
-        if n_heads < 1 or (d_k is None and d_model % n_heads):
-            raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
         if width < 1:
             raise ValueError(f"width must be at least 1, the own position, got {width}.")
-        d_k = d_model // n_heads if d_k is None else d_k
+        d_k = head_size(d_model, n_heads, d_k)
         d_v = d_k if d_v is None else d_v
         self.n_heads, self.chunk, self.sizes = n_heads, chunk, [n_heads * d_k, n_heads * d_k, n_heads * d_v]
         self.W_qkv = nn.Linear(d_model, sum(self.sizes), bias=False)

@@ -75,6 +75,17 @@ def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor,
     return rearrange(x, "... T (h d) -> ... h T d", h=n_heads)
 
 
+def head_size(d_model: int, n_heads: int, d_k: int | None) -> int:
+    """Return the features of a head: d_k, or if it is None d_model / n_heads.
+
+    Raises:
+        ValueError: n_heads is not positive, or d_k is None and n_heads does not divide d_model.
+    """
+    if n_heads < 1 or (d_k is None and d_model % n_heads):
+        raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
+    return d_model // n_heads if d_k is None else d_k
+
+
 def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d"]:
     """Concatenate the heads: the inverse of `split_heads`, (*batch, h, T, d) -> (*batch, T, h · d)."""
     return rearrange(x, "... h T d -> ... T (h d)")
@@ -217,12 +228,10 @@ class MultiHead(nn.Module, Generic[Result]):
         """
         super().__init__()
         require_mechanism(mechanism)
-        if n_heads < 1 or (d_k is None and d_model % n_heads):
-            raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
+        d_k = head_size(d_model, n_heads, d_k)
         n_groups = n_heads if n_groups is None else n_groups
         if n_groups < 1 or n_heads % n_groups:
             raise ValueError(f"{n_heads} heads of queries do not divide into {n_groups} groups.")
-        d_k = d_model // n_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
         d_memory = d_model if d_memory is None else d_memory
         self.n_heads, self.n_groups = n_heads, n_groups

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, attend, causal_and, without_overflow
-from course_lib.attention.multihead import split_heads
+from course_lib.attention.multihead import head_size, split_heads
 from course_lib.primitives.positions import sinusoids
 from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
@@ -121,9 +121,7 @@ class RelativeAttention(nn.Module):
             ValueError: d_k is None and n_heads does not divide d_model.
         """
         super().__init__()
-        if d_k is None and (n_heads < 1 or d_model % n_heads):
-            raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
-        d_k = d_model // n_heads if d_k is None else d_k
+        d_k = head_size(d_model, n_heads, d_k)
         self.n_heads, self.form = n_heads, form
         self.W_r = nn.Linear(d_model, n_heads * d_k, bias=False)
         self.bias_u, self.bias_v = (nn.Parameter(torch.zeros(n_heads, d_k)) for _ in range(2))

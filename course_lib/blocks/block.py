@@ -45,7 +45,6 @@ from course_lib.primitives import causal_mask, layer_norm
 from course_lib.shapes import Mask, Memory, TokenFeatures
 
 __all__ = [
-    "Activation",
     "AttentionWeights",
     "Block",
     "CrossAttention",

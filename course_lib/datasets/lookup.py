@@ -16,7 +16,7 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
-__all__ = ["Lookup", "lookup"]
+__all__ = ["lookup"]
 
 
 class Lookup(NamedTuple):

@@ -15,7 +15,7 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
-__all__ = ["Walks", "secret_orders", "walks"]
+__all__ = ["secret_orders", "walks"]
 
 Orders = Int[Tensor, "n n_symbols"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.optional_import import optional_import
 from course_lib.shapes import Edges
 
-__all__ = ["Graph", "karate_club", "les_miserables"]
+__all__ = ["karate_club", "les_miserables"]
 
 if TYPE_CHECKING:
     import networkx

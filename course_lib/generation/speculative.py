@@ -21,7 +21,7 @@ from course_lib.generation.sampling import next_word_probabilities
 from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Logits, Tokens
 
-__all__ = ["Accepted", "Speculated", "accept", "speculative"]
+__all__ = ["Accepted", "accept", "speculative"]
 
 Law = Float[Tensor, "n_tokens"]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from course_lib.optional_import import optional_import
 from course_lib.primitives.preconditions import requires, shape_checked
 
-__all__ = ["Matching", "match", "match_greedily", "match_in_order"]
+__all__ = ["match", "match_greedily", "match_in_order"]
 
 Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B M"]]
 """Chooses a query for each object, from the costs and the classes; class -1 is padding."""

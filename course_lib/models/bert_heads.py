@@ -18,7 +18,7 @@ from course_lib.blocks.block import Activation
 from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths
 
-__all__ = ["MaskedWordHead", "SentenceHead", "SpanHead", "TagHead", "classification_head"]
+__all__ = ["SentenceHead", "SpanHead", "TagHead", "classification_head"]
 
 BertStates = Float[Tensor, "B T d_model"]
 

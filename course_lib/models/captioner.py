@@ -28,7 +28,6 @@ from course_lib.shapes import Tokens
 
 __all__ = [
     "CaptionStep",
-    "Captioned",
     "ShowAndTell",
     "ShowAttendAndTell",
     "caption_step",
