@@ -24,7 +24,6 @@ from course_lib.models import (
     ELMo,
     Encoder,
     GatedDeltaNet,
-    GlobalAverage,
     Hierarchical,
     LinearTransformer,
     Llama,
@@ -121,7 +120,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "Mixer": (lambda: Mixer(7, (2, 10, 15), 5, MixerSizes(6, 7, 11, 1)), (pictures(10, 15),)),
     "DETR": (lambda: DETR(conv(), 7, 4, 3, Sizes(12, 3, 11, 1)), (pictures(20, 12),)),
     "Segmenter": (
-        lambda: Segmenter(conv(), 4, [ContextOf(NonLocal(7)), GlobalAverage(7)]),
+        lambda: Segmenter(conv(), 4, [ContextOf(NonLocal(7))]),
         (pictures(20, 12),),
     ),
     "SimCLR": (lambda: SimCLR(encoder(), 7), (pictures(20, 12), pictures(20, 12) + 1)),

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from course_lib.analysis import record
 from course_lib.attention import CoOccurrent, NonLocal
 from course_lib.blocks import ContextOf, ConvNet
-from course_lib.models import GlobalAverage, Segmenter
+from course_lib.models import Segmenter
+from course_tools.lectures.lecture_09.global_average import GlobalAverage
 
 B, H, W, n_classes = 2, 13, 17, 3
 
