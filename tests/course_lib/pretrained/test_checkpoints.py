@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from course_lib.attention import rotary_speeds
-from course_lib.pretrained import load_bert, load_gpt2, load_llama, load_vit, read_checkpoint
-from course_lib.pretrained.checkpoint_reader import Checkpoint
+from course_lib.pretrained import load_bert, load_gpt2, load_llama, load_vit
+from course_lib.pretrained.checkpoint_reader import Checkpoint, read_checkpoint
 from course_lib.pretrained.gpt2 import from_gpt2
 from course_lib.pretrained.llama import from_llama
 from tests.course_lib.models import peers
