@@ -83,10 +83,7 @@ def number_runs(grams: Tensor, n_tokens: int) -> Tensor:
     """
     if n_tokens ** grams.shape[1] >= 2**63:
         raise ValueError(f"runs of {grams.shape[1]} out of {n_tokens} tokens are too many to number; take a lower order.")
-    number = torch.zeros(len(grams), dtype=torch.int64, device=grams.device)
-    for column in grams.unbind(1):
-        number = number * n_tokens + column
-    return number
+    return (grams * n_tokens ** torch.arange(grams.shape[1] - 1, -1, -1, device=grams.device)).sum(1)
 
 
 def look_up(keys: Tensor, values: Tensor, wanted: Tensor, otherwise: float = 0) -> Tensor:
