@@ -26,10 +26,8 @@ from course_tools.checks.trained import (
     is_near,
     loss_falls,
     makes_too_many_updates,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    within_budget,
+    shown,
+    sound_training,
 )
 from course_tools.checks.training_record import Measured
 
@@ -228,27 +226,16 @@ def properties(
         score: law and judge of the required score.
         mechanism: law and judge of what mixes the tokens.
     """
-    trained = ("training", "evaluation")
+    model = f"With a target, the model maps {inputs} to logits; without one, to tokens.", _model
     return (
-        trains_within(seconds),
-        holds("model", f"With a target, the model maps {inputs} to logits; without one, to tokens.", _model, 1, ("runs",)),
-        within_budget(most_parameters),
-        sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", loss_falls(by=0.1), 1),
-        same_twice,
+        *sound_training(seconds, most_parameters, model, loss_falls(by=0.1)),
         rows,
-        holds("attention", *mechanism, 1, trained),
-        holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
-        holds("padding", "Padding is never a target of the loss.", _padding, 1, trained),
-        holds(
-            "decoding",
-            "Without a target, it generates and reads its most likely token at each step.",
-            _decoding,
-            1,
-            trained,
-        ),
-        holds("learns", learns[0], learns[1], 1, trained),
-        holds("score", score[0], score[1], 1, needs=("learns",)),
+        shown("attention", *mechanism),
+        shown("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal),
+        shown("padding", "Padding is never a target of the loss.", _padding),
+        shown("decoding", "Without a target, it generates and reads its most likely token at each step.", _decoding),
+        shown("learns", *learns),
+        holds("score", *score, 1, ("learns",)),
     )
 
 

@@ -30,10 +30,8 @@ from course_tools.checks.trained import (
     makes_too_many_updates,
     makes_updates,
     probe_of,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    within_budget,
+    shown,
+    sound_training,
 )
 from course_tools.checks.training_record import Measured
 
@@ -185,12 +183,11 @@ def _score(measured: Measured, truth: Truth) -> str | None:
     return f"On held-out images its accuracy is {accuracy:.3f}; that of the nearest class mean is {wanted:.3f}."
 
 
-TRAINED = ("training", "evaluation")
 SQUARE_PATCHES = "Each token is a square patch, and every patch influences the logits."
 MIXES_PATCHES = (
-    holds("patches", SQUARE_PATCHES, every(every_patch, _squares), 1, TRAINED),
-    holds("order", "The logits depend on the position of a patch.", _order, 1, TRAINED),
-    holds("attention", "Tokens attend to each other, with weights that depend on their content.", _mixes, 2, TRAINED),
+    shown("patches", SQUARE_PATCHES, every(every_patch, _squares)),
+    shown("order", "The logits depend on the position of a patch.", _order),
+    shown("attention", "Tokens attend to each other, with weights that depend on their content.", _mixes, 2),
 )
 BEATS_CLASS_MEANS = ("On held-out images the accuracy is above that of the nearest class mean.", _score)
 
@@ -207,19 +204,10 @@ def properties(
     `model` is the law and the judge of the form of the results, `score` that of the accuracy; `mixing` has four points.
     """
     return (
-        trains_within(seconds),
-        holds("model", *model, 1, needs=("runs",)),
-        within_budget(most_parameters),
-        sound_gradients,
-        holds(
-            "training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(by=FALLS, unless=_learns)), 1
-        ),
-        same_twice,
-        holds(
-            "batch", "The logits of an image do not depend on the other images of its batch.", each_alone("images"), 1, TRAINED
-        ),
+        *sound_training(seconds, most_parameters, model, every(makes_updates, loss_falls(by=FALLS, unless=_learns))),
+        shown("batch", "The logits of an image do not depend on the other images of its batch.", each_alone("images")),
         *mixing,
-        holds("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", _learns, 1, TRAINED),
+        shown("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", _learns),
         holds("score", *score, 1, ("learns",)),
     )
 

@@ -28,10 +28,8 @@ from course_tools.checks.trained import (
     is_near,
     loss_falls,
     probe_of,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    within_budget,
+    shown,
+    sound_training,
 )
 from course_tools.checks.training_record import Measured
 
@@ -198,21 +196,16 @@ def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, wor
     )
 
 
-TRAINED = ("training", "evaluation")
-ATTENDS = holds(
+ATTENDS = shown(
     "attention",
     "The logits depend on attention weights, which sum to 1 over the keys, and on a feed-forward network; no state is carried.",
     attends_to_all_at_once,
-    1,
-    TRAINED,
 )
-RECURRENT = holds(
+RECURRENT = shown(
     "state",
     "It reads one token after the other, and learns to compute its state from the one before by the gates of an LSTM, without "
     "attention.",
     carries_a_state,
-    1,
-    TRAINED,
 )
 
 
@@ -225,30 +218,18 @@ def properties(
     of the model must be, in nats.
     """
     return (
-        trains_within(seconds),
-        holds(
-            "model",
-            "The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).",
-            maps_tokens_to_logits,
-            1,
-            needs=("runs",),
+        *sound_training(
+            seconds,
+            most_parameters,
+            ("The model maps tokens (B, T), T ≤ 32, to logits (B, T, n_tokens).", maps_tokens_to_logits),
+            loss_falls(unless=beats_the_frequencies),
         ),
-        within_budget(most_parameters),
-        sound_gradients,
-        holds("training", "The loss falls during the training.", loss_falls(unless=beats_the_frequencies), 1),
-        same_twice,
-        holds("causal", "The logits at a position do not depend on later tokens.", is_causal, 2, TRAINED),
-        holds(
-            "batch", "The logits of a window do not depend on the other windows of its batch.", keeps_windows_apart, 1, TRAINED
-        ),
-        holds("order", "The prediction depends on the order of the tokens.", knows_the_order, 1, TRAINED),
+        shown("causal", "The logits at a position do not depend on later tokens.", is_causal, 2),
+        shown("batch", "The logits of a window do not depend on the other windows of its batch.", keeps_windows_apart),
+        shown("order", "The prediction depends on the order of the tokens.", knows_the_order),
         mechanism,
-        holds(
-            "learns",
-            "On held-out text the loss is 0.2 nats below that of the character frequencies.",
-            beats_the_frequencies,
-            1,
-            TRAINED,
+        shown(
+            "learns", "On held-out text the loss is 0.2 nats below that of the character frequencies.", beats_the_frequencies
         ),
         holds(
             "score",

@@ -58,7 +58,7 @@ def trains_within(seconds: float, advice: str = "Use a smaller model or smaller 
 
 
 def within_budget(most_parameters: int) -> Property:
-    """Make a property: at most `truth["n_steps"]` updates, and at most `most_parameters` weights."""
+    """Make a property: no more updates than `truth["n_steps"]`, and at most `most_parameters` weights."""
 
     def judge(measured: Measured, truth: Truth) -> str | None:
         if makes_too_many_updates(measured, truth):
@@ -67,7 +67,7 @@ def within_budget(most_parameters: int) -> Property:
             return f"The model has {measured.n_parameters:,} weights, but only {most_parameters:,} are allowed."
         return None
 
-    law = f"It makes at most `n_steps` updates, and the model has at most {most_parameters:,} weights."
+    law = f"It makes no more updates than it may, and the model has at most {most_parameters:,} weights."
     return holds("budget", law, judge, points=1)
 
 
@@ -101,9 +101,37 @@ sound_gradients = holds(
 same_twice = Property(
     "evaluation", "The returned model returns the same result for the same input.", _no_calls, _evaluation, 1, ("model",)
 )
-complete_optimizer = holds(
-    "optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, ("training", "evaluation")
-)
+
+
+def shown(name: str, law: str, judge: Judge, points: int = 1, *needs: str) -> Property:
+    """Make a property that is judged of a model whose training was sound and which answers the same twice."""
+    return holds(name, law, judge, points, ("training", "evaluation", *needs))
+
+
+def sound_training(
+    seconds: float,
+    most_parameters: int,
+    model: tuple[str, Judge],
+    falls: Judge | None = None,
+    advice: str = "Use a smaller model or smaller batches.",
+) -> tuple[Property, ...]:
+    """Make the properties of any training that ends in time and returns a model that keeps to its budget.
+
+    `model` is the law and the judge of the form of its results. Where no loss is judged (`falls` is None), what the model has
+    learned must be a property named "learns".
+    """
+    training = (holds("training", "It makes updates, and the loss falls.", falls, 1),) if falls else ()
+    return (
+        trains_within(seconds, advice),
+        holds("model", *model, 1, ("runs",)),
+        within_budget(most_parameters),
+        sound_gradients,
+        *training,
+        same_twice,
+    )
+
+
+complete_optimizer = shown("optimizer", "Every weight that has a gradient is in the optimizer.", _held)
 
 
 def makes_updates(measured: Measured, truth: Truth) -> str | None:

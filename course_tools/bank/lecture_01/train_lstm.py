@@ -304,31 +304,6 @@ def as_one_stream(text, n_tokens, n_steps):
     return model.eval()
 
 
-@right
-def two_layers_in_epochs(text, n_tokens, n_steps):
-    """Two layers with dropout between them, windows in the order of one random permutation, a learning rate that decays."""
-    model = nn.ModuleDict(
-        {
-            "embed": nn.Embedding(n_tokens, 24),
-            "lstm": nn.LSTM(24, 64, 2, batch_first=True, dropout=0.02),
-            "out": nn.Linear(64, 27),
-        }
-    )
-    model.forward = lambda tokens: model["out"](model["lstm"](model["embed"](tokens))[0])
-    windows = text[: len(text) // 25 * 25].view(-1, 25)
-    order, criterion = torch.randperm(len(windows)), nn.CrossEntropyLoss()
-    optimizer = torch.optim.NAdam(model.parameters(), lr=1.5e-2)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.2, n_steps)
-    for step in range(n_steps):
-        batch = windows[order[torch.arange(10 * step, 10 * step + 10) % len(order)]]
-        loss = criterion(model(batch[:, :-1]).reshape(-1, n_tokens), batch[:, 1:].reshape(-1))
-        loss.backward()
-        optimizer.step()
-        model.zero_grad()
-        schedule.step()
-    return model.train(False)
-
-
 exercise = Exercise(
     id="01.6",
     title="An LSTM language model and its training loop",
@@ -337,8 +312,5 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(
-        questions=partial(language_models.questions, N_STEPS),
-        seconds=SECONDS,
-    ),
+    training=Training(partial(language_models.questions, N_STEPS), SECONDS),
 )

@@ -328,36 +328,6 @@ def a_table_of_scores(texts, answers, n_parameters, n_steps):
 
 
 @right
-def a_linear_layer_over_the_positions(texts, answers, n_parameters, n_steps):
-    """Signed weights without a softmax: a linear layer along the axis of the positions, as in an MLP-Mixer without its
-    activation; dropout and a schedule."""
-
-    class Rival(nn.Module):
-        def __init__(self, d=112):
-            super().__init__()
-            self.key, self.value, self.place = nn.Embedding(16, d), nn.Embedding(9, d), nn.Embedding(12, d)
-            self.mix, self.drop = nn.Linear(12, 12), nn.Dropout(0.02)
-            self.hidden, self.logits = nn.Linear(d, d // 2 + 28), nn.Linear(d // 2 + 28, 8)
-
-        def forward(self, texts):
-            x = self.key(texts[..., 0]) + self.value(texts[..., 1]) + self.place.weight
-            return self.logits(self.hidden(self.mix(self.drop(x).mT).mT))
-
-    rival = Rival()
-    optimizer = torch.optim.Adam(rival.parameters(), lr=5e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=n_steps)
-    for _ in range(n_steps):
-        rows = torch.randperm(len(texts))[:64]
-        loss = F.cross_entropy(rival(texts[rows]).permute(0, 2, 1), answers[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    rival.eval()
-    return rival
-
-
-@right
 def one_linear_map_of_the_whole_text(texts, answers, n_parameters, n_steps):
     """No weights of attention at all: the small vectors of all tokens in a row, one linear map to all positions through a
     narrow layer; Adam by RMSprop with clipping."""
@@ -399,10 +369,5 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-        conclusion=partial(controls.conclusion, CLAIM),
-        learned="control",
-    ),
+    training=Training(questions, SECONDS, partial(controls.conclusion, CLAIM), "control"),
 )

@@ -187,8 +187,5 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(
-        questions=partial(language_models.questions, N_STEPS),
-        seconds=SECONDS,
-    ),
+    training=Training(partial(language_models.questions, N_STEPS), SECONDS),
 )

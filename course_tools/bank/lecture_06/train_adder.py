@@ -6,7 +6,6 @@ carries travel far and on others: what the loss has to be follows from the logit
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -823,96 +822,36 @@ def without_modules(columns, digits, n_steps, n_updates):
     return model
 
 
-@right
-def with_gates(columns, digits, n_steps, n_updates):
-    """A convolution of two columns and a gate in place of attention, a halting network with a hidden layer, its price rising
-    during the training, and RMSprop."""
-
-    class Adder(nn.Module):
-        def __init__(self, d=48):
-            super().__init__()
-            self.embed, self.mix = nn.Embedding(4, d), nn.Linear(2 * d, 2 * d)
-            self.halt = nn.Sequential(nn.Linear(d, 12), nn.SiLU(), nn.Linear(12, 1))
-            self.read, self.price = nn.Linear(d, 2), 0.0
-
-        def forward(self, columns, digits=None):
-            x, h, logits = self.embed(columns), torch.zeros(*columns.shape, 0), []
-            first = x
-            for _ in range(n_steps):
-                below = F.pad(x, (0, 0, 1, 0))[:, :-1]
-                gate, new = self.mix(torch.cat([first + x, below], dim=-1)).chunk(2, dim=-1)
-                new = x + gate.sigmoid() * (new.tanh() - x)
-                x = torch.where(h.sum(-1, keepdim=True) < 0.99, new, x)
-                h = torch.cat([h, self.halt(x).sigmoid()], dim=-1)
-                logits.append(self.read(x))
-            p = halting_distribution(h)
-            output = torch.cat([torch.stack(logits, dim=2), p[..., None]], dim=-1)
-            if digits is None:
-                return output
-            return F.cross_entropy(answer(output).flatten(0, 1), digits.flatten()) + self.price * ponder_cost(h).mean()
-
-    model = Adder()
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
-    for update in range(n_updates):
-        model.price = 0.05 * update / n_updates
-        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, 20 * (update + 1) / n_updates, 2 * (1 - update / n_updates))
-        rows = torch.randint(len(columns), (64,))
-        optimizer.zero_grad()
-        model(columns[rows], digits[rows]).backward()
-        optimizer.step()
-    return model.eval()
-
-
-_trained = ("training", "evaluation")
-
 exercise = Exercise(
     id="06.7",
     title="An adaptive Universal Transformer and its training loop",
     reference=train_adder,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds(
-            "model",
-            "The model maps columns (B, T) to logits and weights of each step, (B, T, n, 3); with digits, to a loss.",
-            _model,
-            1,
-            needs=("runs",),
-        ),
-        replace(
-            trained.within_budget(MOST_PARAMETERS),
-            law=f"It makes at most `n_updates` updates, and the model has at most {MOST_PARAMETERS:,} weights.",
-        ),
-        trained.sound_gradients,
-        trained.holds(
-            "training",
-            "It makes updates, and the loss falls.",
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The model maps columns (B, T) to logits and weights of each step, (B, T, n, 3); with digits, to a loss.", _model),
             trained.every(trained.makes_updates, trained.loss_falls(by=0.2, unless=_score)),
-            1,
         ),
-        trained.same_twice,
-        trained.holds(
-            "weights", "The weights of the steps of a position sum to 1, and none is negative.", _weights, 1, _trained
-        ),
-        trained.holds(
-            "halting", "Positions halt before the last step, and after that their logits stay the same.", _halts, 1, _trained
-        ),
-        trained.holds(
+        trained.shown("weights", "The weights of the steps of a position sum to 1, and none is negative.", _weights),
+        trained.shown("halting", "Positions halt before the last step, and after that their logits stay the same.", _halts),
+        trained.shown(
             "ponder cost",
             "The loss is the mean cross-entropy of the answer, plus a price times the mean of N + R.",
             _ponder,
             2,
-            (*_trained, "weights"),
+            "weights",
         ),
-        trained.holds(
+        trained.shown(
             "steps",
             "Halting is learned: it has a gradient, and the columns of a sum take different numbers of steps.",
             _learned,
             1,
-            (*_trained, "halting"),
+            "halting",
         ),
-        trained.holds("learns", "On unseen sums of six digits the exact match is 0.2 or more.", _learns, 0, _trained),
-        trained.holds("score", f"On unseen sums of six digits the exact match is {SCORE} or more.", _score, 1, _trained),
-        trained.holds("length", f"On sums of twelve digits the exact match is {LONGER} or more.", _generalises, 1, _trained),
+        trained.shown("learns", "On unseen sums of six digits the exact match is 0.2 or more.", _learns, 0),
+        trained.shown("score", f"On unseen sums of six digits the exact match is {SCORE} or more.", _score),
+        trained.shown("length", f"On sums of twelve digits the exact match is {LONGER} or more.", _generalises),
     ),
     wrong=wrong,
     right=right,
@@ -921,9 +860,6 @@ exercise = Exercise(
         Universal: "write the model yourself: embedding, steps, readout.",
         AdaptiveSteps: "write the loop over the steps yourself, with your `adaptive_step`.",
     },
-    training=Training(
-        questions=_questions,
-        seconds=SECONDS,
-    ),
+    training=Training(_questions, SECONDS),
     extra=True,
 )

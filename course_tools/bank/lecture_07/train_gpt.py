@@ -226,46 +226,6 @@ def without_modules(text, n_tokens, n_steps):
     return model
 
 
-@right
-def with_rmsprop_and_clipping(text, n_tokens, n_steps):
-    """Post-norm blocks, tied embeddings, fused attention, gradients of two half batches added up, RMSprop and clipping."""
-
-    class Block(nn.Module):
-        def __init__(self, d):
-            super().__init__()
-            self.project, self.merge = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)
-            self.hidden, self.back = nn.Linear(d, 3 * d), nn.Linear(3 * d, d)
-            self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
-
-        def forward(self, x):
-            q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-            x = self.norms[0](x + self.merge(mixed))
-            return self.norms[1](x + self.back(F.silu(self.hidden(x))))
-
-    class Model(nn.Module):
-        def __init__(self, d=56):
-            super().__init__()
-            self.embed, self.where, self.block = nn.Embedding(n_tokens, d), nn.Embedding(32, d), Block(d)
-            nn.init.normal_(self.embed.weight, std=0.1)
-            nn.init.normal_(self.where.weight, std=0.1)
-
-        def forward(self, tokens):
-            x = self.block(self.embed(tokens) + self.where(torch.arange(tokens.shape[1])))
-            return x @ self.embed.weight.T
-
-    model = Model()
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
-    for _ in range(n_steps):
-        for _ in range(2):
-            tokens, targets = loops.drawn(text, batch_size=12)
-            (F.cross_entropy(model(tokens).mT, targets) / 2).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-    return model
-
-
 exercise = Exercise(
     id="07.7",
     title="GPT and its training loop",
@@ -275,8 +235,5 @@ exercise = Exercise(
     right=right,
     hints=HINTS,
     forbids={GPT: "write the model yourself: embeddings, blocks, logits."},
-    training=Training(
-        questions=partial(language_models.questions, N_STEPS),
-        seconds=SECONDS,
-    ),
+    training=Training(partial(language_models.questions, N_STEPS), SECONDS),
 )

@@ -719,46 +719,6 @@ def encoder_and_heads_apart(passages, names, labels, known, n_tokens, n_classes,
     return model.train(False)
 
 
-@right
-def one_head_with_radam(passages, names, labels, known, n_tokens, n_classes, n_steps):
-    """One head of attention, sinusoidal positions, the mean of the real states for [CLS], masks drawn by lists of
-    indices, RAdam with a decay by hand."""
-    d = 56
-    angles = torch.arange(48)[:, None] / 10_000 ** (torch.arange(d // 2) / (d // 2))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.out = nn.Parameter(torch.randn(n_tokens, d) * 0.15), nn.Linear(d, n_tokens)
-            self.q, self.k, self.v = (nn.Linear(d, d, bias=False) for _ in range(3))
-            self.up, self.down, self.classes = nn.Linear(d, 2 * d), nn.Linear(2 * d, d), nn.Linear(d, n_classes)
-
-        def forward(self, tokens, at=None):
-            x = F.layer_norm(self.embed[tokens] + 0.02 * torch.cat([angles.sin(), angles.cos()], 1)[: tokens.shape[1]], (d,))
-            bias = torch.zeros(tokens.shape).masked_fill(tokens == 0, -1e9)[:, None]
-            x = x + (self.q(x) @ self.k(x).mT / d**0.5 + bias).softmax(-1) @ self.v(x)
-            x = F.layer_norm(x + self.down(self.up(x).relu()), (d,))
-            if at is not None:
-                return self.out(x.flatten(0, 1)[at])
-            return self.classes(x.masked_fill((tokens == 0)[..., None], 0.0).sum(1) / (tokens > 0).sum(1, keepdim=True))
-
-    model, n_first = Model(), n_steps - 70
-    optimizer = torch.optim.RAdam(model.parameters(), lr=1e-2)
-    for step in range(n_first):
-        rows = passages[torch.randint(len(passages), (24,))]
-        pieces = (rows.flatten() > 2).nonzero().flatten()
-        at = pieces[torch.randperm(len(pieces))[: round(0.15 * len(pieces))]]
-        text = rows.flatten().clone()
-        masked, replaced, _ = at.tensor_split([round(0.8 * len(at)), round(0.9 * len(at))])
-        text[masked], text[replaced] = n_tokens - 1, torch.randint(3, n_tokens - 1, (len(replaced),))
-        for group in optimizer.param_groups:
-            group["lr"] = 1.2e-2 * (1 - 0.9 * step / n_first)
-        model.zero_grad()
-        F.nll_loss(model(text.view_as(rows), at).log_softmax(-1), rows.flatten()[at]).backward()
-        optimizer.step()
-    return loops.train(lambda: model, 70, lambda: (names[known], labels[known]), lr=3e-3)
-
-
 _TRAINED = ("training",)
 
 exercise = Exercise(
@@ -767,32 +727,18 @@ exercise = Exercise(
     extra=True,
     reference=train_bert,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds(
-            "model", "The model maps tokens (B, T) to logits of the classes (B, n_classes).", _model, 1, needs=("runs",)
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The model maps tokens (B, T) to logits of the classes (B, n_classes).", _model),
+            _trains,
         ),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.holds("training", "The loss falls during the pre-training.", _trains, 1),
-        trained.same_twice,
         trained.holds("special", "[CLS], [SEP] and padding are never replaced.", _special, 1, _TRAINED),
         trained.holds("rates", "Of the pieces, 12 % are read as [MASK] and 1.5 % as another piece.", _rates, 1, _TRAINED),
         trained.holds("chosen", "The loss counts the chosen tokens only.", _chosen, 1, ("rates",)),
-        trained.holds(
-            "alone",
-            "The logits of a name depend on its pieces, and on neither padding nor the batch.",
-            _alone,
-            1,
-            ("training", "evaluation"),
-        ),
-        trained.holds(
-            "attention",
-            "The logits depend on attention weights, which sum to 1 over the keys.",
-            _attends,
-            1,
-            ("training", "evaluation"),
-        ),
-        trained.holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
+        trained.shown("alone", "The logits of a name depend on its pieces, and on neither padding nor the batch.", _alone),
+        trained.shown("attention", "The logits depend on attention weights, which sum to 1 over the keys.", _attends),
+        trained.shown("learns", "On new names the accuracy is twice that of a guess.", _learns),
         trained.holds(
             "score",
             "The pre-training reaches the loss of the frequencies, and its model is fine-tuned; or naive Bayes is reached.",
@@ -805,8 +751,5 @@ exercise = Exercise(
     right=right,
     hints=HINTS,
     forbids={BERT: "write the encoder yourself.", PretrainingBERT: "write the encoder and its heads yourself."},
-    training=Training(
-        questions=_questions,
-        seconds=SECONDS,
-    ),
+    training=Training(_questions, SECONDS),
 )

@@ -292,23 +292,6 @@ def attention_without_a_softmax(*data):
 
 
 @right
-def larger_strides(pictures, labels, n_parameters, n_steps):
-    """Four convolutions, three of them with stride 2: the receptive field covers the canvas; AdamW on shuffled epochs."""
-    rival, before = nn.Sequential(), 1
-    for width, stride in ((8, 2), (12, 2), (14, 2), (14, 1)):
-        rival.extend([nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()])
-        before = width
-    rival.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(14, 4)])
-    optimizer = torch.optim.AdamW(rival.parameters(), lr=1e-2)
-    for step, (inputs, targets) in enumerate(loops.epochs((pictures, labels), n_steps, 32)):
-        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / n_steps)
-        optimizer.zero_grad()
-        loss_of(rival(inputs), targets).backward()
-        optimizer.step()
-    return rival.eval()
-
-
-@right
 def dilated_convolutions(pictures, labels, n_parameters, n_steps):
     """Dilations 1, 2 and 4 at full resolution, GELU, the mean of the map; cosine schedule and clipping. It is fair and
     weak: it may lose to the model, and earns all points."""
@@ -387,11 +370,6 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-        conclusion=partial(controls.conclusion, CLAIM),
-        learned="control",
-    ),
+    training=Training(questions, SECONDS, partial(controls.conclusion, CLAIM), "control"),
     extra=True,
 )

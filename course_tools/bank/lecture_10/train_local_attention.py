@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import LocalAttention, local_attention
+from course_lib.attention import LocalAttention
 from course_lib.datasets import digits
 from course_tools.bank import image_classifiers as classifiers
 from course_tools.bank import training_loops as loops
-from course_tools.bank.image_classifiers import N_CLASSES, N_FEW, SIDE, TRAINED
+from course_tools.bank.image_classifiers import N_CLASSES, N_FEW, SIDE
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.trained import TOO_NEAR
@@ -515,35 +515,6 @@ class AttentionCutOff(OneHead):
 
 
 @right
-def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
-    """`local_attention` with vectors of rows and columns, features last, a projection of the heads; AdamW with one cycle on
-    shuffled epochs, clipped."""
-
-    class Layer(nn.Module):
-        def __init__(self, d=16, n_heads=2):
-            super().__init__()
-            self.n_heads, self.qkv, self.out = n_heads, nn.Linear(d, 3 * d), nn.Linear(d, d)
-            self.rows, self.columns = (nn.Parameter(torch.randn(n_heads, 3, d // n_heads // 2)) for _ in range(2))
-
-        def forward(self, x):
-            q, k, v = (y.unflatten(-1, (self.n_heads, -1)).movedim(-2, 1) for y in self.qkv(x.movedim(1, -1)).chunk(3, dim=-1))
-            context, _ = local_attention(q, k, v, self.rows, self.columns)
-            return self.out(context.movedim(1, -2).flatten(-2)).movedim(-1, 1)
-
-    model = SmallNetwork(n_classes, Layer)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-2, total_steps=n_steps + 1)
-    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(pictures), targets).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-        schedule.step()
-    model.eval()
-    return model
-
-
-@right
 def global_scores_with_a_mask_and_a_table(images, labels, n_classes, n_steps):
     """Fused attention over all pixels with a bias: -∞ outside the window, and a learned number for each head and offset in it;
     the maximum over the pixels."""
@@ -629,18 +600,10 @@ def without_modules(images, labels, n_classes, n_steps):
 
 
 MIXES_WINDOWS = (
-    trained.holds(
-        "local", "A context depends on each pixel of the window of 3 × 3 around it, and on no other.", _local, 1, TRAINED
-    ),
-    trained.holds(
-        "weights", "Where all pixels are equal, so are all contexts: weights inside the picture sum to 1.", _weights, 1, TRAINED
-    ),
-    trained.holds(
-        "content", "The weights depend on the content of the window, as a convolution's do not.", _content, 1, TRAINED
-    ),
-    trained.holds(
-        "positions", "The weights depend on relative positions, and not on the place in the picture.", _positions, 1, TRAINED
-    ),
+    trained.shown("local", "A context depends on each pixel of the window of 3 × 3 around it, and on no other.", _local),
+    trained.shown("weights", "Where all pixels are equal, so are all contexts: weights inside the picture sum to 1.", _weights),
+    trained.shown("content", "The weights depend on the content of the window, as a convolution's do not.", _content),
+    trained.shown("positions", "The weights depend on relative positions, and not on the place in the picture.", _positions),
 )
 
 exercise = Exercise(
@@ -662,8 +625,5 @@ exercise = Exercise(
         LocalAttention: "write the layer yourself; your functions from above may be used.",
         digits: "learn from the images that you are given.",
     },
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-    ),
+    training=Training(questions, SECONDS),
 )

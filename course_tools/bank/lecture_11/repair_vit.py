@@ -16,7 +16,6 @@ from course_tools.bank.lecture_11.train_vit import (
     patches_across_images,
     quadrants,
     submit,
-    with_rmsprop_and_moved_images,
     with_torchs_encoder,
     without_modules,
 )
@@ -33,7 +32,7 @@ wrong = loops.Submissions(
     batch="batch",
     new="new images",
 )
-right = Answers([with_torchs_encoder, without_modules, with_rmsprop_and_moved_images])
+right = Answers([with_torchs_encoder, without_modules])
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
 
@@ -226,8 +225,5 @@ exercise = Exercise(
         ViT: "repair the model that is given.",
         digits: "learn from the images that you are given.",
     },
-    training=Training(
-        questions=partial(classifiers.questions, N_STEPS),
-        seconds=SECONDS,
-    ),
+    training=Training(partial(classifiers.questions, N_STEPS), SECONDS),
 )

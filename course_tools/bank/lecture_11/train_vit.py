@@ -303,39 +303,6 @@ def without_modules(images, labels, n_classes, n_steps):
     return model
 
 
-@right
-def with_rmsprop_and_moved_images(images, labels, n_classes, n_steps):
-    """Post-norm, fused attention, all tokens classified at once, images moved by a pixel, two half batches, clipped RMSprop."""
-
-    class Model(nn.Module):
-        def __init__(self, d=32):
-            super().__init__()
-            self.embed, self.where = nn.Linear(16, d), nn.Embedding(4, d)
-            self.project, self.merge = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)
-            self.hidden, self.back = nn.Linear(d, 3 * d), nn.Linear(3 * d, d)
-            self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
-            self.head = nn.Linear(4 * d, n_classes)
-
-        def forward(self, pictures):
-            squares = pictures[:, 0].unfold(1, 4, 4).unfold(2, 4, 4).flatten(3).flatten(1, 2)
-            x = self.embed(squares) + self.where(torch.arange(4))
-            q, k, v = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-            x = self.norms[0](x + self.merge(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)))
-            return self.head(self.norms[1](x + self.back(F.silu(self.hidden(x)))).flatten(1))
-
-    model = Model()
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
-    order = torch.randperm(len(labels)).repeat(1 + n_steps * 48 // len(labels))
-    for step in range(n_steps):
-        for half in order[48 * step : 48 * step + 48].chunk(2):
-            moved = images[half].roll(int(torch.randint(-1, 2, ())), dims=-1)
-            (F.cross_entropy(model(moved), labels[half]) / 2).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-    return model
-
-
 exercise = Exercise(
     id="11.7",
     title="A Vision Transformer and its training loop",
@@ -349,8 +316,5 @@ exercise = Exercise(
         ViT: "write the model yourself: patches, positions, blocks, logits.",
         digits: "learn from the images that you are given.",
     },
-    training=Training(
-        questions=partial(classifiers.questions, N_STEPS),
-        seconds=SECONDS,
-    ),
+    training=Training(partial(classifiers.questions, N_STEPS), SECONDS),
 )

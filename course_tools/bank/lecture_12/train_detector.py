@@ -595,53 +595,6 @@ def each_object_takes_its_favourite(*data):
 
 
 @right
-def queries_that_attend(images, classes, boxes, n_classes, n_steps):
-    """The library's decoder layer: sixteen queries at the points of a grid begin with the features around them; AdamW with
-    warm-up, and a loss over a table of pairs."""
-
-    class Detector(nn.Module):
-        def __init__(self, d=64):
-            super().__init__()
-            self.backbone = ConvNet(1, widths=(32, 64, d), strides=(2, 2, 1))
-            self.layer = ObjectBlock(Sizes(d, 4, 128, 1))
-            self.closing, self.head = nn.LayerNorm(d), nn.Linear(d, n_classes + 5)
-            with torch.no_grad():
-                self.layer.cross.W_k.weight.mul_(2)
-                self.layer.cross.W_q.load_state_dict(self.layer.cross.W_k.state_dict())
-
-        def forward(self, images, which=None, boxes=None):
-            classes, which = (None, which) if boxes is None else (which, None)
-            which = torch.arange(16) if which is None else which
-            cells = self.backbone(images)
-            at = sinusoidal_positions_2d(*cells.shape[2:], 64)
-            points = torch.cartesian_prod(*2 * [(torch.arange(4) + 0.5) / 4]).flip(1)[which]
-            start = F.adaptive_max_pool2d(cells, 4).flatten(2).mT[:, which]
-            x = self.closing(self.layer(start, sinusoidal_points(points, 64), cells.flatten(2).mT, at))
-            logits, offsets = self.head(x).split([n_classes + 1, 4], dim=-1)
-            found = (offsets + F.pad(points.logit(), (0, 2), value=-0.6)).sigmoid()
-            if classes is None:
-                return torch.cat([logits, found], dim=-1)
-            queries = match(matching_cost(logits, found, classes, boxes).detach(), classes)
-            pairs = (queries[:, None] == torch.arange(logits.shape[1])[:, None]) & (classes >= 0)[:, None]
-            wanted = torch.where(pairs.any(-1), (pairs * classes[:, None]).sum(-1), n_classes)
-            weight = torch.where(pairs.any(-1), 1.0, 0.15)
-            of_classes = (weight * F.cross_entropy(logits.mT, wanted, reduction="none")).sum() / weight.sum()
-            apart = 5 * torch.cdist(found, boxes, p=1) + 2 - 2 * giou(to_corners(found), to_corners(boxes))
-            return of_classes + (apart * pairs).sum() / pairs.sum().clamp(min=1)
-
-    model = Detector()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=n_steps + 1)
-    for _ in range(n_steps):
-        which = torch.randint(len(images), (24,))
-        model.zero_grad()
-        model(images[which], classes[which], boxes[which]).backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
-
-
-@right
 def without_modules(images, classes, boxes, n_classes, n_steps):
     """Weights in a dict, a function, one head of attention among the queries, gradients from autograd, and Adam by hand; of
     each scene the first objects, matched by SciPy."""
@@ -744,41 +697,28 @@ def with_the_decoder_of_torch(images, classes, boxes, n_classes, n_steps):
     return model.eval()
 
 
-_TRAINED = ("training", "evaluation")
-
 exercise = Exercise(
     id="12.8",
     title="A detector and its training loop",
     reference=train_detector,
     extra=True,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.holds(
-            "training",
-            "It makes updates, and the loss falls.",
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The model gives predictions (B, N, n_classes + 5), and its loss.", _model),
             trained.every(trained.makes_updates, trained.loss_falls(unless=_learns)),
-            1,
         ),
-        trained.same_twice,
-        trained.holds(
+        trained.shown(
             "batch",
             "The predictions for a scene do not depend on the other scenes of its batch.",
             trained.each_alone("scenes", "predictions"),
-            1,
-            _TRAINED,
         ),
         trained.complete_optimizer,
-        trained.holds(
-            "queries",
-            "Queries attend to each other: what one predicts depends on the others, not on their order.",
-            _queries,
-            2,
-            _TRAINED,
+        trained.shown(
+            "queries", "Queries attend to each other: what one predicts depends on the others, not on their order.", _queries, 2
         ),
-        trained.holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
+        trained.shown("set", "The order of the objects and the padding have no effect on the loss.", _set),
         trained.holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
         trained.holds(
             "classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)
@@ -794,8 +734,5 @@ exercise = Exercise(
         digit_scenes: "learn from the scenes that you are given.",
         digits: "learn from the scenes that you are given.",
     },
-    training=Training(
-        questions=_questions,
-        seconds=SECONDS,
-    ),
+    training=Training(_questions, SECONDS),
 )

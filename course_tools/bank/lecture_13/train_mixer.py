@@ -17,7 +17,7 @@ from course_lib.models import Mixer
 from course_lib.primitives import patchify
 from course_tools.bank import image_classifiers as classifiers
 from course_tools.bank import training_loops as loops
-from course_tools.bank.image_classifiers import N_FEW, SIDE, SQUARE_PATCHES, TRAINED
+from course_tools.bank.image_classifiers import N_FEW, SIDE, SQUARE_PATCHES
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured
@@ -218,16 +218,10 @@ def _size(measured: Measured, truth: Truth) -> str | None:
 
 
 MIXES_BOTH_WAYS = (
-    trained.holds("patches", SQUARE_PATCHES, trained.every(classifiers.every_patch, _squares), 1, TRAINED),
-    trained.holds(
-        "tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED
-    ),
-    trained.holds(
-        "channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels, 1, TRAINED
-    ),
-    trained.holds(
-        "size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size, 1, TRAINED
-    ),
+    trained.shown("patches", SQUARE_PATCHES, trained.every(classifiers.every_patch, _squares)),
+    trained.shown("tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens),
+    trained.shown("channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels),
+    trained.shown("size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size),
 )
 
 
@@ -627,51 +621,6 @@ def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
     return model.eval()
 
 
-@right
-def with_channels_first(images, labels, n_classes, n_steps):
-    """Features (B, 32, 16) throughout, no biases in the networks, no gains in the norms; images moved by a pixel, two half
-    batches, clipped RMSprop."""
-
-    class Mix(nn.Module):
-        def __init__(self, n, d_hidden):
-            super().__init__()
-            self.into, self.out = nn.Linear(n, d_hidden, bias=False), nn.Linear(d_hidden, n, bias=False)
-
-        def forward(self, x):
-            return self.out(F.gelu(self.into(x), approximate="tanh"))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.read_out = nn.Linear(4, 32), nn.Linear(32, n_classes)
-            self.t1, self.c1, self.t2, self.c2 = Mix(16, 32), Mix(32, 64), Mix(16, 32), Mix(32, 64)
-
-        def normal(self, x):
-            return (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-3).sqrt()
-
-        def forward(self, x, tokens=None):
-            if tokens is not None:
-                return self.t1(x.transpose(1, 2)).transpose(1, 2) if tokens else self.c1(x)
-            squares = x.view(-1, 4, 2, 4, 2).transpose(2, 3).reshape(-1, 16, 4)
-            x = self.embed(2 * squares - 1).transpose(1, 2)
-            for over_tokens, over_channels in ((self.t1, self.c1), (self.t2, self.c2)):
-                x = x + over_tokens(self.normal(x))
-                x = x + over_channels(self.normal(x).transpose(1, 2)).transpose(1, 2)
-            return self.read_out(self.normal(x).mean(2))
-
-    model = Model()
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
-    order = torch.randperm(len(labels)).repeat(1 + n_steps * 48 // len(labels))
-    for step in range(n_steps):
-        for half in order[48 * step : 48 * step + 48].chunk(2):
-            moved = images[half].roll(int(torch.randint(-1, 2, ())), dims=-1)
-            (F.cross_entropy(model(moved), labels[half]) / 2).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
-    return model.eval()
-
-
 exercise = Exercise(
     id="13.8",
     extra=True,
@@ -694,8 +643,5 @@ exercise = Exercise(
         TokenMixing: "write the module yourself; your functions from above may be used.",
         digits: "learn from the images that you are given.",
     },
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-    ),
+    training=Training(questions, SECONDS),
 )

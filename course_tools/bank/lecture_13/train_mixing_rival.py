@@ -322,34 +322,6 @@ def positions_added_to_a_shared_network(patches, labels, n_parameters, n_steps):
     return rival
 
 
-@right
-def own_first_layer_shared_second(patches, labels, n_parameters, n_steps):
-    """Embeddings of each position's own, a shared hidden layer with ReLU and dropout, the sum of all; a schedule."""
-
-    class Rival(nn.Module):
-        def __init__(self, d=8, width=30):
-            super().__init__()
-            self.own = nn.Parameter(torch.randn(49, 16, d) / 4)
-            self.shift, self.drop = nn.Parameter(torch.zeros(49, d)), nn.Dropout(0.02)
-            self.up, self.head = nn.Linear(d, width), nn.Linear(width, 12)
-
-        def forward(self, patches):
-            x = (patches[:, :, None] @ self.own)[:, :, 0] + self.shift
-            return self.head(self.up(self.drop(x)).relu()).sum(1) / 7
-
-    rival = Rival()
-    optimizer = torch.optim.Adam(rival.parameters(), lr=8e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.5e-2, total_steps=n_steps)
-    for _ in range(n_steps):
-        rows = torch.randint(len(patches), (64,))
-        loss = loss_of(rival(patches[rows]), labels[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    return rival.eval()
-
-
 exercise = Exercise(
     id="13.7",
     extra=True,
@@ -366,10 +338,5 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-        conclusion=partial(controls.conclusion, CLAIM),
-        learned="control",
-    ),
+    training=Training(questions, SECONDS, partial(controls.conclusion, CLAIM), "control"),
 )

@@ -447,56 +447,6 @@ def with_shifted_tokens(text, n_tokens, n_steps):
 
 
 @right
-def step_by_step(text, n_tokens, n_steps):
-    """The parallel form is a loop over the steps; features by a softmax, a gate, post-norm, a schedule."""
-    d = 64
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.position, self.project = nn.Embedding(n_tokens, d), nn.Embedding(LONG, d), nn.Linear(d, 4 * d)
-            self.hidden, self.back, self.head = nn.Linear(d, 4 * d), nn.Linear(4 * d, d), nn.Linear(d, n_tokens)
-            self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
-
-        def step(self, token, state):
-            S, z, t = state
-            x = self.embed(token) + self.position.weight[t]
-            q, k, v, gate = self.project(x).chunk(4, dim=-1)
-            q, k = (2 * q).softmax(-1), (2 * k).softmax(-1)
-            S, z = torch.baddbmm(S, k[:, :, None], v[:, None]), z + k
-            mixed = torch.einsum("bf,bfd->bd", q, S) / torch.einsum("bf,bf->b", q, z)[:, None]
-            x = self.norms[0](x + gate.sigmoid() * mixed)
-            x = self.norms[1](x + self.back(F.silu(self.hidden(x))))
-            return self.head(x), [S, z, t + 1]
-
-        def start(self, tokens):
-            return self.read(tokens)[1]
-
-        def read(self, tokens):
-            state, logits = [torch.zeros(len(tokens), d, d), torch.zeros(len(tokens), d), 0], []
-            for token in tokens.T:
-                found, state = self.step(token, state)
-                logits.append(found)
-            return logits, state
-
-        def forward(self, tokens):
-            return torch.stack(self.read(tokens)[0], dim=1)
-
-    model, windows = Model(), text[: len(text) // 33 * 33].view(-1, 33)
-    optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
-    loader = torch.utils.data.DataLoader(windows, batch_size=16, shuffle=True)
-    for _ in range(n_steps):
-        batch = next(iter(loader))
-        optimizer.zero_grad()
-        nn.CrossEntropyLoss()(model(batch[:, :-1]).reshape(-1, n_tokens), batch[:, 1:].reshape(-1)).backward()
-        optimizer.step()
-        schedule.step()
-    model.eval()
-    return model
-
-
-@right
 def in_two_chunks(text, n_tokens, n_steps):
     """Weights in a dict and no module: an object with methods; several heads, chunks of 16 tokens with one state passed on."""
     d, h = 64, 4
@@ -554,17 +504,11 @@ exercise = Exercise(
     extra=True,
     reference=train_linear_transformer,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds(
-            "model",
-            f"The model maps tokens (B, T), T ≤ {LONG}, to logits (B, T, n_tokens).",
-            language_models.maps_tokens_to_logits,
-            1,
-            ("runs",),
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            (f"The model maps tokens (B, T), T ≤ {LONG}, to logits (B, T, n_tokens).", language_models.maps_tokens_to_logits),
         ),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.same_twice,
         trained.holds(
             "learns",
             "On held-out text the loss is 0.2 nats below that of the characters' frequencies.",
@@ -601,8 +545,5 @@ exercise = Exercise(
         nn.GRU: "use linear attention: its state is a sum over the past.",
         nn.RNN: "use linear attention: its state is a sum over the past.",
     },
-    training=Training(
-        questions=_questions,
-        seconds=SECONDS,
-    ),
+    training=Training(_questions, SECONDS),
 )

@@ -454,42 +454,6 @@ def static_scores_in_several_heads(*data):
 
 
 @right
-def dot_products_in_two_heads(features, edges, labels, known, n_classes, n_steps):
-    """Queries and keys with a dot product, two heads, the node's own features added, AdamW with a schedule."""
-
-    class Model(nn.Module):
-        def __init__(self, d=16, n_heads=2):
-            super().__init__()
-            self.queries, self.keys, self.values = (nn.Linear(features.shape[1], n_heads * d) for _ in range(3))
-            self.own, self.out, self.n_heads = (
-                nn.Linear(features.shape[1], n_heads * d),
-                nn.Linear(n_heads * d, n_classes),
-                n_heads,
-            )
-
-        def forward(self, x, edges):
-            q, k, v = (layer(x).unflatten(1, (self.n_heads, -1)) for layer in (self.queries, self.keys, self.values))
-            i, j = edges
-            scores = (q[i] * k[j]).sum(-1) / q.shape[-1] ** 0.5
-            top = scores.new_full((len(x), self.n_heads), -1e9).index_reduce(0, i, scores.detach(), "amax")
-            e = (scores - top[i]).exp()
-            mixed = torch.zeros_like(v).index_add(0, i, e[..., None] * v[j])
-            total = torch.zeros_like(top).index_add(0, i, e)
-            context = mixed / total.clamp_min(1e-12)[..., None]
-            return self.out((context.flatten(1) + self.own(x)).relu())
-
-    model = Model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.3, max(n_steps, 1))
-    for _ in range(n_steps):
-        optimizer.zero_grad()
-        nn.CrossEntropyLoss()(model(features, edges)[known], labels[known]).backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
-
-
-@right
 def without_modules(features, edges, labels, known, n_classes, n_steps):
     """Weights in a dict, Bahdanau's score with a tanh, self-loops, gradients from autograd, and Adam by hand."""
     d = 24
@@ -555,33 +519,29 @@ def padded_neighbours(features, edges, labels, known, n_classes, n_steps):
     return model.eval()
 
 
-_TRAINED = ("training", "evaluation")
-
 exercise = Exercise(
     id="15.8",
     title="A graph attention network and its training",
     reference=train_gat,
     properties=(
-        trained.trains_within(SECONDS, SLOW),
-        trained.holds("model", "The model maps (features, edges) to logits (N, n_classes).", _model, 1, needs=("runs",)),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.holds("training", "The loss falls during the training.", trained.loss_falls(unless=_learns), 1),
-        trained.same_twice,
-        trained.holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
-        trained.holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),
-        trained.holds("local", "The logits of a node depend only on nodes that edges lead to.", _local, 1, _TRAINED),
-        trained.holds("content", "The neighbour with the reader's key decides; weights sum to 1.", _content, 1, _TRAINED),
-        trained.holds("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns, 1, _TRAINED),
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The model maps (features, edges) to logits (N, n_classes).", _model),
+            trained.loss_falls(unless=_learns),
+            SLOW,
+        ),
+        trained.shown("isolated", "The logits of a node without edges are finite.", _isolated),
+        trained.shown("order", "Nodes and edges in another order give the same logits.", _order),
+        trained.shown("local", "The logits of a node depend only on nodes that edges lead to.", _local),
+        trained.shown("content", "The neighbour with the reader's key decides; weights sum to 1.", _content),
+        trained.shown("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns),
         trained.holds("score", "The accuracy on hidden readers is at least 0.8.", _score, 2, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,
     hints=HINTS,
     forbids={GAT: "write the network yourself.", GATLayer: "write the layer yourself."},
-    training=Training(
-        questions=_questions,
-        seconds=SECONDS,
-    ),
+    training=Training(_questions, SECONDS),
     extra=True,
 )

@@ -24,7 +24,6 @@ from course_tools.bank.lecture_16.train_simclr import (
     score,
     submit,
     two_views,
-    with_residual_blocks,
     without_modules,
 )
 from course_tools.bank.lecture_16.train_simclr import exercise as simclr_from_an_empty_cell
@@ -42,7 +41,7 @@ wrong = loops.Submissions(
     new="new digits",
     also=", with two new views of each",
 )
-right = Answers([one_view_after_the_other, without_modules, with_residual_blocks])
+right = Answers([one_view_after_the_other, without_modules])
 
 HINTS = (
     (
@@ -214,8 +213,5 @@ exercise = Exercise(
         nt_xent: "repair the loss that is given.",
         lean_nt_xent: "repair the loss that is given.",
     },
-    training=Training(
-        questions=simclr_from_an_empty_cell.training.questions,
-        seconds=SECONDS,
-    ),
+    training=Training(simclr_from_an_empty_cell.training.questions, SECONDS),
 )

@@ -450,69 +450,23 @@ def without_modules(images, n_steps):
     return encoder
 
 
-@right
-def with_residual_blocks(images, n_steps):
-    """Residual blocks with dropout in one class with the head, all rows of similarities from four blocks, AdamW, clipping."""
-
-    class Encoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.wider = nn.Conv2d(1, 32, 4, 2, 2), nn.Conv2d(32, 64, 3, 2, 1)
-            self.norms = nn.ModuleList(nn.BatchNorm2d(d) for d in (32, 32, 64))
-            self.mix, self.dropout = nn.Conv2d(32, 32, 3, padding=1), nn.Dropout(0.02)
-
-        def forward(self, x):
-            x = F.silu(self.norms[0](self.first(x)))
-            x = self.dropout(x + F.silu(self.norms[1](self.mix(x))))
-            return F.silu(self.norms[2](self.wider(x))).amax((2, 3))
-
-    class Both(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder, self.head = Encoder(), nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
-
-        def forward(self, a, b):
-            return (F.normalize(self.head(self.encoder(x)), dim=1) for x in (a, b))
-
-    model, generator = Both(), torch.Generator().manual_seed(3)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=1e-2)
-    ranges = Augmentation(turn=0.3, zoom=1.25, shear=0.3, shift=0.08)
-    for _ in range(n_steps):
-        batch = images[torch.randint(0, len(images), (32,))]
-        a, b = model(ranges(batch, generator), ranges(batch, generator))
-        infinite = torch.full((32,), torch.inf).diag().nan_to_num(0.0)
-        logits = torch.cat([torch.cat([a @ b.T, a @ a.T - infinite], 1), torch.cat([b @ a.T, b @ b.T - infinite], 1)]) / 0.2
-        loss = nn.CrossEntropyLoss()(logits, torch.arange(32).repeat(2))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model.eval().encoder
-
-
-_TRAINED = ("training", "evaluation")
-
 exercise = Exercise(
     id="16.7",
     title="SimCLR and its training loop",
     extra=True,
     reference=train_simclr,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds("model", "The encoder maps images (B, 1, 14, 14) to features (B, n).", _model, 1, needs=("runs",)),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.holds("training", "The loss falls during the training.", trained.loss_falls(by=0.02, unless=_learns), 1),
-        trained.same_twice,
-        trained.holds(
-            "representation", "It gives the 64 features of the encoder, not the projection.", _representation, 1, _TRAINED
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The encoder maps images (B, 1, 14, 14) to features (B, n).", _model),
+            trained.loss_falls(by=0.02, unless=_learns),
         ),
-        trained.holds("batch", "The features of a digit do not depend on the other digits of its batch.", _batch, 1, _TRAINED),
+        trained.shown("representation", "It gives the 64 features of the encoder, not the projection.", _representation),
+        trained.shown("batch", "The features of a digit do not depend on the other digits of its batch.", _batch),
         trained.complete_optimizer,
-        trained.holds(
-            "views", "It learns from two views of each digit, which come nearer than those of others.", _views, 1, _TRAINED
-        ),
-        trained.holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
+        trained.shown("views", "It learns from two views of each digit, which come nearer than those of others.", _views),
+        trained.shown("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns),
         trained.holds("score", "The probe is 0.02 more accurate than that of the pixels.", score, 2, needs=("learns",)),
     ),
     wrong=wrong,
@@ -524,8 +478,5 @@ exercise = Exercise(
         nt_xent: "use the loss that you wrote in 16.2, or write it here.",
         lean_nt_xent: "use the loss that you wrote in 16.2, or write it here.",
     },
-    training=Training(
-        questions=questions,
-        seconds=SECONDS,
-    ),
+    training=Training(questions, SECONDS),
 )

@@ -648,77 +648,6 @@ def without_modules(text, n_tokens, n_steps):
     return model
 
 
-@right
-def one_head_after_the_other(text, n_tokens, n_steps):
-    """A module for each head of queries, which finds its keys by its number; caches in a dict by layer and group, each with its
-    own list of rows; RMSNorm written out, windows shuffled as by a DataLoader."""
-
-    class Norm(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.gain = nn.Parameter(torch.ones(64))
-
-        def forward(self, x):
-            return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * self.gain
-
-    def turned(x, positions):
-        n = x.shape[-1] // 2
-        angle = positions[:, None] / 10_000 ** (torch.arange(n) / n)
-        angle = angle.repeat_interleave(2, dim=-1)
-        partner = torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(-2)
-        return x * angle.cos() + partner * angle.sin()
-
-    class Decoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.head, self.last = nn.Embedding(n_tokens, 64), nn.Linear(64, n_tokens, bias=False), Norm()
-            self.before, self.between = (nn.ModuleList([Norm(), Norm()]) for _ in range(2))
-            square = {"q": (64, 64), "k": (64, 32), "v": (64, 32), "o": (64, 64), "gate": (64, 172), "up": (64, 172)}
-            self.maps = nn.ModuleList(
-                nn.ModuleDict({name: nn.Linear(*s, bias=False) for name, s in {**square, "down": (172, 64)}.items()})
-                for _ in range(2)
-            )
-
-        def read(self, tokens, state):
-            B, n = tokens.shape
-            t = state["read"]
-            positions, x, after = torch.arange(t, t + n), self.embed(tokens), {"read": t + n}
-            late = torch.arange(t + n) > positions[:, None]
-            for i, maps in enumerate(self.maps):
-                y = self.before[i](x)
-                queries, keys, values = maps["q"](y).split(16, -1), maps["k"](y).split(16, -1), maps["v"](y).split(16, -1)
-                for j in range(2):
-                    past = state.get((i, j), (torch.zeros(B, 0, 16), torch.zeros(B, 0, 16)))
-                    after[i, j] = torch.cat([past[0], turned(keys[j], positions)], 1), torch.cat([past[1], values[j]], 1)
-                heads = []
-                for h, q in enumerate(queries):
-                    k, v = after[i, h // 2]
-                    scores = torch.matmul(turned(q, positions), k.transpose(1, 2)) / 16**0.5
-                    heads.append(torch.softmax(scores.masked_fill(late, -1e9), -1) @ v)
-                x = x + maps["o"](torch.cat(heads, -1))
-                y = self.between[i](x)
-                x = x + maps["down"](F.silu(maps["gate"](y)) * maps["up"](y))
-            return self.head(self.last(x)), after
-
-        def forward(self, tokens):
-            return self.read(tokens, {"read": 0})[0]
-
-        def start(self, tokens):
-            return self.read(tokens, {"read": 0})[1]
-
-        def step(self, token, state):
-            logits, state = self.read(token[:, None], state)
-            return logits[:, -1, :], state
-
-    model, windows = Decoder(), text[: len(text) // 33 * 33].view(-1, 33)
-    optimizer = torch.optim.NAdam(model.parameters(), lr=4e-3)
-    for batch in loops.epochs(windows, n_steps, 16):
-        optimizer.zero_grad()
-        nn.CrossEntropyLoss()(model(batch[:, :-1]).reshape(-1, n_tokens), batch[:, 1:].reshape(-1)).backward()
-        optimizer.step()
-    return model.eval()
-
-
 _TRAINED = ("evaluation", "learns")
 
 exercise = Exercise(
@@ -726,17 +655,11 @@ exercise = Exercise(
     title="A Llama and its training loop",
     reference=train_llama,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds(
-            "model",
-            f"The model maps tokens (B, T), T ≤ {LONG}, to logits (B, T, n_tokens).",
-            language_models.maps_tokens_to_logits,
-            1,
-            ("runs",),
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            (f"The model maps tokens (B, T), T ≤ {LONG}, to logits (B, T, n_tokens).", language_models.maps_tokens_to_logits),
         ),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.same_twice,
         trained.holds(
             "learns",
             "On held-out text the loss is 0.2 nats below that of the characters' frequencies.",
@@ -791,6 +714,6 @@ exercise = Exercise(
     right=right,
     hints=HINTS,
     forbids={Llama: "write the model yourself: embedding, layers, both forms."},
-    training=Training(questions=_questions, seconds=SECONDS),
+    training=Training(_questions, SECONDS),
     extra=True,
 )

@@ -517,50 +517,6 @@ def by_its_own_triangular_system(tokens, answers, n_steps):
     return Memory()
 
 
-@right
-def two_heads_with_a_network(tokens, answers, n_steps):
-    """Two heads with a state of 2 × 12 × 12, the same map for queries and keys, and a network that reads the contexts; AdamW,
-    and batches of a DataLoader."""
-
-    class Memory(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.key, self.value = nn.Embedding(32, 48), nn.Embedding(17, 48)
-            self.project, self.write = nn.Linear(48, 24, bias=False), nn.Linear(48, 24, bias=False)
-            self.rate = nn.Linear(96, 2)
-            self.head = nn.Sequential(nn.LayerNorm(24), nn.Linear(24, 64), nn.GELU(), nn.Linear(64, 16))
-
-        def heads(self, tokens):
-            key, value = self.key(tokens // 17), self.value(tokens % 17)
-            k = F.normalize(self.project(key).unflatten(-1, (2, 12)), dim=-1)
-            return k, self.write(value).unflatten(-1, (2, 12)), self.rate(torch.cat([key, value], -1)).sigmoid()
-
-        def forward(self, tokens):
-            k, v, rate = (part.transpose(1, 2) for part in self.heads(tokens))
-            return self.head(chunked_delta_attention(k, k, v, rate, None, 36).transpose(1, 2).flatten(2))
-
-        def start(self, tokens):
-            state = torch.zeros(len(tokens), 2, 12, 12)
-            for t in range(tokens.shape[1]):
-                state = self.step(tokens[:, t], state)[1]
-            return state
-
-        def step(self, token, state):
-            k, v, rate = self.heads(token)
-            context, state = delta_rule_step(state, k, k, v, rate)
-            return self.head(context.flatten(1)), state
-
-    model = Memory()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for batch, wanted in loops.epochs((tokens, answers), n_steps, 32):
-        optimizer.zero_grad()
-        _loss(model(batch), wanted).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    model.eval()
-    return model
-
-
 _TRAINED = ("evaluation", "learns")
 
 exercise = Exercise(
@@ -568,11 +524,9 @@ exercise = Exercise(
     title="A memory that corrects, and its training loop",
     reference=train_memory,
     properties=(
-        trained.trains_within(SECONDS),
-        trained.holds("model", f"The model maps tokens (B, T), T ≤ 72, to logits (B, T, {N_VALUES}).", _model, 1, ("runs",)),
-        trained.within_budget(MOST_PARAMETERS),
-        trained.sound_gradients,
-        trained.same_twice,
+        *trained.sound_training(
+            SECONDS, MOST_PARAMETERS, (f"The model maps tokens (B, T), T ≤ 72, to logits (B, T, {N_VALUES}).", _model)
+        ),
         trained.holds("learns", f"At least {LEARNED:.0%} of its answers are right.", _learns, 1),
         trained.holds(
             "past", "The logits depend on the tokens of their own sequence so far, and on nothing else.", _past, 1, _TRAINED
@@ -605,6 +559,6 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     hints=HINTS,
-    training=Training(questions=_questions, seconds=SECONDS),
+    training=Training(_questions, SECONDS),
     extra=True,
 )
