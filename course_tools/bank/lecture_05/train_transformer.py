@@ -236,11 +236,6 @@ _learns, _score = (
 _UNSOUND = trained.fails(_score)
 
 
-def learns_held_out_sentences(measured: Measured, truth: Truth) -> bool:
-    """Evidence: batches mix sentences to learn from with held-out ones."""
-    return _held_out(measured, truth) is not None
-
-
 def no_step_changed_the_model(measured: Measured, truth: Truth) -> bool:
     """Evidence: losses were differentiated, no optimizer stepped a weight of the returned model, and it has learned nothing."""
     idle = measured.n_updates > 0 and measured.untouched == 1.0 and not trained.weights_left_out(measured, truth)
@@ -432,7 +427,7 @@ class MemoryCutOff(_Small):
             return super().encode(source)
 
 
-@wrong(proof=learns_held_out_sentences)
+@wrong(proof=trained.fails(_held_out))
 def held_out_sentences_learned(*data):
     """You train on the held-out sentences: batches mix them with the others. Answers that were learned by heart say nothing
     about new dates. Draw the rows of a batch below `n_train`, `torch.randint(n_train, (32,))`, and use the others only to

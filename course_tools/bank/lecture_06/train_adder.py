@@ -465,16 +465,6 @@ def halting_has_no_gradient(measured: Measured, truth: Truth) -> bool:
     return measured.n_updates > 2 and 0 < measured.without_gradient * measured.n_parameters <= 100
 
 
-def has_too_many_weights(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model has more weights than are allowed."""
-    return measured.n_parameters > MOST_PARAMETERS
-
-
-def halts_at_once(measured: Measured, truth: Truth) -> bool:
-    """Evidence: nearly every position takes one step."""
-    return taken(measured.outputs[1]).float().mean().item() < 1.1
-
-
 def begins_again(measured: Measured, truth: Truth) -> bool:
     """Evidence: on unseen sums the loss of the returned model is about that with which the training began, or larger."""
     first = measured.losses[: max(len(measured.losses) // 10, 1)].mean().item()
@@ -645,7 +635,9 @@ def price_too_high(*data):
     return submit(data, price=1.0)
 
 
-@wrong(proof=trained.both(halts_at_once, trained.fails(_score)))
+@wrong(
+    proof=trained.both(lambda measured, truth: taken(measured.outputs[1]).float().mean().item() < 1.1, trained.fails(_score))
+)
 def all_halt_after_one_step(*data):
     """Nearly all positions halt after their first step, so your model is a single layer. Begin with more steps, for example
     with a bias of -1 in the halting unit, and with a price of 0 until the sums are right."""
@@ -707,7 +699,7 @@ def columns_attend_everywhere(*data):
     return submit(data, attends=None)
 
 
-@wrong(proof=has_too_many_weights)
+@wrong(proof=lambda measured, truth: measured.n_parameters > MOST_PARAMETERS)
 def weights_of_each_step(*data):
     """Your model has more weights than one block of 32 features needs. A Universal Transformer applies one block again and
     again: create it once in `__init__`, and call the same one at every step. If you do so, take fewer features."""

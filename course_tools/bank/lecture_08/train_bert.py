@@ -6,6 +6,7 @@ that a submission receives are false, so that one which reads them is found out.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache, partial
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from course_lib.models import BERT, PretrainingBERT
 from course_tools.bank import training_loops as loops
 from course_tools.bank.lecture_08._display_names import LANGUAGES, display_names
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Evidence, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -339,34 +340,9 @@ def reads_one_masked_batch(measured: Measured, truth: Truth) -> bool:
     return trained.reads_one_batch(measured, truth) and not reads_no_mask(measured, truth)
 
 
-def masks_with_another_token(measured: Measured, truth: Truth) -> bool:
-    """Evidence: pieces are replaced, and never by [MASK]."""
-    found = _masking(measured, truth)
-    return found is not None and found.masked == 0.0 and found.replaced >= 0.002
-
-
-def replaces_special_tokens(measured: Measured, truth: Truth) -> bool:
-    """Evidence: [CLS], [SEP] or padding was replaced in what the model reads."""
-    found = _masking(measured, truth)
-    return found is not None and found.n_special > 0
-
-
-def only_masks(measured: Measured, truth: Truth) -> bool:
-    """Evidence: tokens become [MASK] and never another piece."""
-    found = _masking(measured, truth)
-    return found is not None and found.masked > 0.0 and found.replaced < 0.002
-
-
-def masks_most(measured: Measured, truth: Truth) -> bool:
-    """Evidence: more than half of the pieces that the model reads are [MASK]."""
-    found = _masking(measured, truth)
-    return found is not None and found.masked > 0.5
-
-
-def keeps_no_token(measured: Measured, truth: Truth) -> bool:
-    """Evidence: of the tokens that were changed, about a fifth is another piece, and not a ninth: no chosen one is kept."""
-    found = _masking(measured, truth)
-    return found is not None and 0.16 < found.replaced / max(found.masked + found.replaced, 1e-9) < 0.24
+def _masking_is(wrong: Callable[[_Masking], bool]) -> Evidence:
+    """Make evidence from the masking of the first rows that the model reads."""
+    return lambda measured, truth: (found := _masking(measured, truth)) is not None and wrong(found)
 
 
 def counts_visible_tokens(measured: Measured, truth: Truth) -> bool:
@@ -504,35 +480,35 @@ def without_pretraining(*data):
     return submit(data, 0, tuned=data[-1] // 3)
 
 
-@wrong(proof=masks_with_another_token)
+@wrong(proof=_masking_is(lambda found: found.masked == 0.0 and found.replaced >= 0.002))
 def another_token_for_mask(*data):
     """Your hidden pieces become another token than [MASK]: what the model reads holds none. [MASK] is the last token of this
     vocabulary, `n_tokens - 1`; it is another number than in the cells above."""
     return submit(data, corrupt=lambda rows, mask: _corrupted(rows, mask - 1))
 
 
-@wrong(proof=replaces_special_tokens)
+@wrong(proof=_masking_is(lambda found: found.n_special > 0))
 def special_tokens_masked(*data):
     """You also replace [CLS], [SEP] or padding. They hold nothing to predict, and the head needs [CLS]. Choose among the pieces
     only: `chosen = (rows > 2) & (torch.rand(rows.shape) < 0.15)`."""
     return submit(data, corrupt=partial(_corrupted, eligible=lambda rows: rows >= PADDING))
 
 
-@wrong(proof=masks_most)
+@wrong(proof=_masking_is(lambda found: found.masked > 0.5))
 def comparison_turned_round(*data):
     """More than half of the pieces that your model reads are [MASK]: the comparison that chooses tokens is the wrong way round.
     A token is chosen where a random number is *below* 0.15."""
     return submit(data, corrupt=partial(_corrupted, rate=0.85))
 
 
-@wrong(proof=only_masks)
+@wrong(proof=_masking_is(lambda found: found.masked > 0.0 and found.replaced < 0.002))
 def every_chosen_token_masked(*data):
     """Your model reads [MASK] and hardly ever a random piece. Of the chosen tokens 80 % become [MASK], 10 % a random piece, and
     10 % stay as they are, so that the model must also predict at tokens that it sees."""
     return submit(data, corrupt=partial(_corrupted, kept=0, replaced=0))
 
 
-@wrong(proof=keeps_no_token)
+@wrong(proof=_masking_is(lambda found: 0.16 < found.replaced / max(found.masked + found.replaced, 1e-9) < 0.24))
 def no_token_kept(*data):
     """Of the tokens that you change, a fifth becomes a random piece: you split the chosen ones 80/20. Of those that are not
     masked, one half becomes a random piece and the other half stays as it is: 80/10/10."""

@@ -278,16 +278,6 @@ def channels_unlike(measured: Measured, truth: Truth) -> bool:
     return not _reads_others(_influences(measured, False)[0]) and not _moves_with(measured, truth, False, "positions")
 
 
-def has_one_block(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model has as few weights as with a single block."""
-    return NO_BLOCK < measured.n_parameters < ONE_BLOCK
-
-
-def has_no_block(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model has as few weights as its embedding, norm and head."""
-    return 0 < measured.n_parameters <= NO_BLOCK
-
-
 def patches(images):
     """Cut images into sixteen patches (B, 16, 4)."""
     return F.unfold(images, 2, stride=2).mT
@@ -527,14 +517,14 @@ class EmbeddingsCutOff(SmallMixer):
         return self.head(self.norm(x).mean(1))
 
 
-@wrong(suspicion=has_no_block)
+@wrong(suspicion=lambda measured, truth: 0 < measured.n_parameters <= NO_BLOCK)
 def blocks_in_a_list(*data):
     """`model.parameters()` holds hardly more than an embedding, a norm and a head. Blocks in a Python list are no submodules:
     the optimizer never gets their weights. Put them into an `nn.ModuleList` or `nn.Sequential`."""
     return submit(data, blocks=lambda make: [make(), make()])
 
 
-@wrong(suspicion=has_one_block)
+@wrong(suspicion=lambda measured, truth: NO_BLOCK < measured.n_parameters < ONE_BLOCK)
 def the_same_block_twice(*data):
     """Your model has as few weights as a Mixer with a single block. `[block] * 2` is a list that holds the same block twice:
     make each block by its own call."""
