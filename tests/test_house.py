@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,6 @@ from tests.rule import for_each
 
 ROOT = Path(__file__).parents[1]
 NOT_OURS = {"build", "node_modules", "__pycache__", "work"}
-APART = ("models", "losses", "metrics", "datasets", "training")
-"""Packages of the library that do not import each other: notebooks, studies, tests and benchmarks combine them."""
 LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
 TOOLS = sorted((ROOT / "course_tools").rglob("*.py"))
 OURS = [*LIBRARY, *TOOLS]
@@ -75,17 +72,6 @@ def text_of(path: Path) -> str:
     return json.dumps(cells, ensure_ascii=False, indent=1)
 
 
-def imports_of(path: Path) -> set[str]:
-    """Return the modules in the imports of a file, at any level; for `from a import b` both `a` and `a.b`."""
-    names = set()
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
-    return names
-
-
 def modules_used_by(tree: ast.Module, modules: set[str]) -> set[str]:
     """Return which of these modules a program imports: for `from a import b`, `a.b` if that is a module, else `a`."""
     names = set()
@@ -96,11 +82,6 @@ def modules_used_by(tree: ast.Module, modules: set[str]) -> set[str]:
             inner = {f"{node.module}.{alias.name}": node.module for alias in node.names}
             names.update(name if name in modules else package for name, package in inner.items())
     return names & modules
-
-
-def packages_of(path: Path) -> set[str]:
-    """Return the packages of the library that a file imports from, such as attention."""
-    return {name.split(".")[1] for name in imports_of(path) if name.startswith("course_lib.")}
 
 
 def module_of(path: Path) -> str:
@@ -141,34 +122,8 @@ def test_a_package_imports_only_from_the_layers_below_it():
     assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", done.stdout)
 
 
-@for_each(["course_lib", "course_tools"])
-def test_every_package_has_a_layer(package):
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = settings["tool"]["importlinter"]["contracts"]
-    (layers,) = [c["layers"] for c in contracts if c["type"] == "layers" and c["containers"] == [package]]
-    placed = {name for layer in layers for name in layer.split(" | ")}
-    there = {path.relative_to(ROOT / package).parts[0].removesuffix(".py") for path in (ROOT / package).rglob("*.py")}
-    assert there - {"__init__"} == placed
-
-
-def test_the_library_never_imports_the_course_around_it():
-    named = {shown(path): [name for name in imports_of(path) if name.startswith("course_tools")] for path in LIBRARY}
-    assert {path: names for path, names in named.items() if names} == {}
-    assert any(name.startswith("course_lib") for path in TOOLS for name in imports_of(path))
-
-
 def test_a_circle_is_seen():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
-
-
-def test_no_packages_import_each_other_in_a_circle():
-    edges: dict[str, set[str]] = {}
-    for path in OURS:
-        own = ".".join(module_of(path).split(".")[:2])
-        ends = {".".join(name.split(".")[:2]) for name in imports_of(path) if name.startswith(("course_lib.", "course_tools."))}
-        edges.setdefault(own, set()).update(ends - {own})
-    assert len(edges) > 15
-    assert circles(edges) == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -185,14 +140,6 @@ def test_a_module_that_imports_a_name_from_its_package_closes_a_circle():
     assert edges == {"a": {"a.b"}, "a.b": {"a", "a.c"}, "a.c": set()}
     assert circles(edges) == ["a", "a.b"]
     assert circles({**edges, "a.b": modules_used_by(ast.parse("from a import c"), modules)}) == []
-
-
-def test_models_losses_data_and_the_loop_do_not_know_each_other():
-    joined = {
-        shown(path): packages_of(path) & {*APART} - {path.relative_to(ROOT).parts[1].removesuffix(".py")} for path in LIBRARY
-    }
-    known = {path: names for path, names in joined.items() if names and path.split("/")[1].removesuffix(".py") in APART}
-    assert known == {}
 
 
 @pytest.mark.parametrize("task", [("check",), ("format", "--check")])
