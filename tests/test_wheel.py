@@ -155,11 +155,14 @@ def test_notebooks_are_graded_by_a_copy_without_sources(container, tmp_path):
     assert points["right"] > points["wrong"] > 0
 
 
-@pytest.mark.parametrize("command", [["build"], ["lab"], ["run"], ["test"], ["export-nbgrader", "somewhere"]])
-def test_what_needs_the_sources_says_so_in_one_sentence(container, tmp_path, command):
-    done = run("-m", "course_tools", *command, cwd=tmp_path, path=container)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr == (
-        "course: this command must run in the folder of the course, which contains course.py and authoring/.\n"
-    )
+COMMANDS = [["build"], ["lab"], ["run"], ["test"], ["export-nbgrader", "somewhere"]]
+CALL_EACH = "from course_tools.cli import main; print([main(command) for command in {}])"
+
+
+def test_what_needs_the_sources_says_so_in_one_sentence(container, tmp_path):
+    done = run("-c", CALL_EACH.format(COMMANDS), cwd=tmp_path, path=container)
+    assert done.stdout == f"{[2] * len(COMMANDS)}\n", done.stdout + done.stderr
+    assert done.stderr.splitlines() == [
+        "course: this command must run in the folder of the course, which contains course.py and authoring/."
+    ] * len(COMMANDS)
     assert list(tmp_path.iterdir()) == []
