@@ -82,8 +82,15 @@ def at_first(neighbour: Callable[[], Mark]) -> Mark:
     return first
 
 
+@pytest.fixture(scope="module")
+def unharmed(neighbour: Callable[[], Mark], at_first: Mark) -> Iterator[None]:
+    """After the attacks of a file, the neighbour gets what it got before anybody had attacked."""
+    yield
+    assert neighbour() == at_first
+
+
 @pytest.fixture
-def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: Mark, output: Path) -> Callable[..., Mark]:
+def judged(engine: Engine, host: Host, unharmed: None, output: Path) -> Callable[..., Mark]:
     """Return `judged(cells)`: the mark of exercise 02.2, after proof that nothing else has changed."""
 
     def judge(cells: list[Cell], asked: Exercise | None = None) -> Mark:
@@ -92,7 +99,6 @@ def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: 
         assert changes(before, state_of_the_grader()) == {}
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - size < MOST_MEMORY
         assert host.traces() == []
-        assert neighbour() == at_first
         assert output.read_bytes() == b""
         assert SECRET not in repr(mark)
         assert len(repr(mark)) < 20_000
