@@ -10,6 +10,7 @@ sees how often it was called.
 """
 
 import math
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
-N_TOKENS, WIDTH = 6, 128
+N_TOKENS, WIDTH = 6, 64
 OPERATIONS_OF_A_CALL = WIDTH**3
 """Multiply-adds of the product of matrices in each call of `known_model`; everything else takes much less."""
 
@@ -56,8 +57,7 @@ def known_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     Returns:
         probabilities (6,) of the next token, near those of the model.
     """
-    last, j = tokens[0, -1], torch.arange(N_TOKENS, device=tokens.device)
-    return (2 * torch.cos(2 * math.pi * (j - last - 1) / N_TOKENS) + 0.8 * torch.sin(last + 3 * j)).softmax(-1)
+    return _laws_of_the_draft(tokens.device)[tokens[0, -1]]
 
 
 def certain_draft(tokens: Tokens) -> Float[Tensor, "6"]:
@@ -97,9 +97,16 @@ def uniform_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     return torch.full((N_TOKENS,), 1 / N_TOKENS, device=tokens.device)
 
 
+@cache
 def _logits(device: torch.device | str | None) -> Tensor:
     j = torch.arange(N_TOKENS, device=device)
     return 2 * torch.cos(2 * math.pi * (j - j[:, None] - 1) / N_TOKENS)
+
+
+@cache
+def _laws_of_the_draft(device: torch.device) -> Tensor:
+    j = torch.arange(N_TOKENS, device=device)
+    return (_logits(device) + 0.8 * torch.sin(j[:, None] + 3 * j)).softmax(-1)
 
 
 def _certain(token: Tensor) -> Float[Tensor, "6"]:
