@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import islice
 
 from course_lib.datasets import Splits
+from course_tools.notebook.answer_lookup import NamedAnswer
 
 N_STEPS = 5
 N_CHARACTERS = 12_000
@@ -80,8 +81,15 @@ def _at_most(name: str, function: Callable[..., object]) -> Callable[..., object
 
 
 def _with_few_steps(check: Callable[..., Callable]) -> Callable[..., Callable]:
-    """Go on with a function that makes few updates, if it trains."""
-    return functools.wraps(check)(lambda *args, **settings: _at_most("n_steps", check(*args, **settings)))
+    """Judge a function that makes few updates, if it trains, and go on with one that does."""
+
+    @functools.wraps(check)
+    def checked(id: str, answer: object, **settings: object) -> Callable:
+        if isinstance(answer, NamedAnswer) and answer.name == "suspect":
+            answer.value = _at_most("n_steps", answer.value)
+        return _at_most("n_steps", check(id, answer, **settings))
+
+    return checked
 
 
 def _only_stated(claim: Callable[..., None], failed: type[Exception]) -> Callable[..., None]:
