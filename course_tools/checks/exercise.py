@@ -142,8 +142,9 @@ class Property:
 
     `law` is the sentence that a student reads, `calls` draws the inputs, and `judge` compares the answer's outcome with that of
     the reference. If a property named in `needs` fails, this one is skipped. Whether the answer depends on its inputs is tried
-    on changed copies of the calls, but not of those that are `long`. Where results are `drawn`, right answers differ, and so do
-    those with the same mistake: it is compared whether the property holds, and not what was drawn.
+    on changed copies of the calls, and whether it would fail on a GPU on the calls, but neither on those that are `long`.
+    Where results are `drawn`, right answers differ, and so do those with the same mistake: it is compared whether the property
+    holds, and not what was drawn.
     """
 
     name: str

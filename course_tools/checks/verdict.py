@@ -208,7 +208,7 @@ class Examination:
 
     def _on_a_gpu(self, answer: object) -> str:
         """Advice for a right answer that would fail where its inputs are on a GPU. It costs no points."""
-        calls = [call for prop, call in self.asked if not prop.counts_cost]
+        calls = [call for prop, call in self.asked if not prop.counts_cost and not prop.long]
         if self.exercise.training is not None or not (line := line_for_one_device(answer, calls)):
             return ""
         return f"With inputs on a GPU it would fail: `{line}` makes a tensor on the CPU. Pass it `device=` of an input."
