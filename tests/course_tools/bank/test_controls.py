@@ -1,36 +1,30 @@
 """Controls: the report says what a fair comparison shows, and no point depends on which model wins."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from course_tools.bank import exercise
 from course_tools.bank.controls import ClaimScores, cannot_succeed, conclusion, reads_few_examples
 from course_tools.checks.training_record import Measured
-from course_tools.checks.verdict import Examination
+from tests.course_tools.judged import examination, judged, outcomes
 
 CONTROLS = ["04.7", "09.7", "13.7"]
 
 
-@pytest.fixture(scope="module", params=CONTROLS)
+@pytest.fixture(params=CONTROLS, ids=[f"{id}-control" for id in CONTROLS])
 def control(request):
-    """A task that asks for a control, what was measured of its reference, and its truth."""
+    """A task that asks for a control, the verdict on its reference, what was measured of it, and the truth."""
     task = exercise(request.param)
-    found = Examination(task, seed=0)
-    kept = []
-    training = replace(task.training, conclusion=lambda measured, truth: kept.append((measured, truth)) or "It shows this.")
-    found.exercise = replace(task, training=training)
-    verdict = found.examine(task.reference)
-    return task, verdict, *kept[0]
+    (outcome,) = outcomes(task.id, task.reference)
+    return task, judged(task.id, task.reference), Measured(*outcome.results), examination(task.id)._truth
 
 
 def test_a_fair_rival_earns_all_points_and_is_told_what_it_shows(control):
     task, verdict, measured, truth = control
     assert (verdict.passed, verdict.points) == (True, 12)
-    assert verdict.conclusion == "It shows this."
-    assert verdict.message.endswith("Right. It shows this.")
     said = task.training.conclusion(measured, truth)
+    assert verdict.conclusion == said
+    assert verdict.message.endswith(f"Right. {said}")
     assert f"{truth['scores'].claim:.2f}" in said
     assert "What your comparison shows" in said
 
