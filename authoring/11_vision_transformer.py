@@ -371,11 +371,11 @@ claim(
 # once in one layer. Of this width, one layer names 0.39 of the symbols in one training.)</details>
 
 # %% [markdown]
-# Two layers suffice. How does this model do it? In layer 1, nearly every cell reads the pin: in the head of the figure below, an entry
-# of the pin's colour gives it 0.99 of its weight, an entry of another colour 0.94 (in one training). So the score finds the pin,
-# whatever its colour, and the feed-forward network after it compares the two colours. In layer 2 the class token reads the entry
-# that agrees. The next cell takes the weights of both layers, for maps that the model has never seen. In layer 1 it chooses the
-# head in which the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
+# Two layers suffice. How does this model do it? In layer 1 an entry reads the pin, whatever its colour, and the feed-forward network
+# compares the two colours. In layer 2 the class token reads the entry that agrees. The next cell takes the weights of both layers,
+# for maps that the model has never seen: in layer 1 of the head in which the entry of the right colour looks at the pin most often,
+# in layer 2 the mean of the heads of the class token. Weights show where a token looks, not whether the answer needs it. In three
+# trainings the pin was hidden from all other tokens in one layer only: in layer 1, 0.22 of the answers stay right, in layer 2 nearly all.
 
 
 # %% tags=["cover"]
@@ -500,7 +500,8 @@ claim("11.next", cnn=cnn_next, vit=vit_next, none=none_next, colour=none_colour)
 # **Convolution wins where the answer is next door, attention where it is anywhere.** A convolution has built in which cells are
 # neighbours, and finds a pin and its neighbour by the same weights at every place. The Vision Transformer has to learn from its position
 # vectors which cell is beside which, for every cell anew. More maps do not soon help: with new ones in each of 2,400 updates, it is right
-# about 0.35 (recorded).
+# about 0.35 (recorded). What it lacks is the neighbour: if each token also gets the patch to its left, all answers are right after 600
+# updates (in three trainings).
 
 # %% [markdown] tags=["predict"]
 # ## 7 Few pictures
@@ -547,8 +548,8 @@ least = least_lead("CNN, all positions", "ViT", ["250", "1,000", "4,000"])
 claim("11.few", least=least)
 
 # %% [markdown]
-# A digit in the middle of a small grey picture needs no relation between distant places; nearest neighbours on the pixels
-# recognise it about as well. For few pictures with local patterns, choose convolutions or a body that was trained on many other
+# A digit in the middle of a small grey picture needs no relation between distant places: with 4,000 known digits, the nearest one in
+# its pixels is right about 0.94 to 0.95 of the others, as often as the Vision Transformer. For few pictures with local patterns, choose convolutions or a body that was trained on many other
 # pictures; for relations between places, or very many pictures, attention.
 
 # %% [markdown] tags=["try-it"]
