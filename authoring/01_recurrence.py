@@ -931,7 +931,7 @@ ledger()
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | IT | Long-sequence problem | 1 Remember the first symbol | `course_lib.datasets.recall` |
+# | IT | Long-sequence problem | 1 Remember the first symbol | `course_lib.primitives.LSTM` |
 # | IT | Parameters of RNN | 2 One step | `course_lib.primitives.rnn_step`, `course_lib.primitives.RNN` |
 # | RK | Transformer: issues with RNNs | 5 Where the gradient goes | `course_lib.primitives.bptt_step` |
 # | IT | Problems with "classic" RNN | 5 Where the gradient goes | `course_lib.primitives.clip_gradients` |

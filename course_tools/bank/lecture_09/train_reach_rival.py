@@ -124,7 +124,7 @@ def examples(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 def _two_digits(n: int, drawings: Drawings, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Compose n pictures as `course_lib.datasets.same_or_different` does, with both labels."""
+    """Compose n pictures as `same_or_different` of lecture 09 does, with both labels."""
     kinds, same = pairs_of_kinds(n, N_KINDS, generator)
     which = torch.rand(n, drawings.shape[1], generator=generator).argsort(-1)[:, :2]
     across = torch.randint(CANVAS - SIDE + 1, (n, 2), generator=generator)

@@ -16,7 +16,7 @@ from course_tools.notebook.docstrings import PACKAGES, documented
 #
 # The docstrings of numpy, scipy and scikit-learn (each BSD-3-Clause) follow numpydoc,
 # https://numpydoc.readthedocs.io/en/latest/format.html: a section "See Also" names related functions (read by
-# `datasets.docstrings`, in a second or two).
+# `notebook.docstrings`, in a second or two).
 # The graph follows the versions that are installed: claims about it need a margin.
 
 
