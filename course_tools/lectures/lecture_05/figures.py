@@ -1,4 +1,4 @@
-"""Figures of lecture 05: the residual stream as a river, costs at a length, and where an answer attends."""
+"""Figures of lecture 05: the residual stream as a river, costs at a length, and where a message and its answer attend."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
-from course_tools.notebook.plots import MARKERS, attention_map, describe
+from course_tools.notebook.plots import MARKERS
 from course_tools.notebook.show import show
 from course_tools.notebook.style import despine, palette
 
@@ -74,14 +74,41 @@ def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], c
     show(figure, alt=f"Cost of an update from length {lengths[0]} to {lengths[-1]:,}. {told}.")
 
 
-def show_alignment(weights: Tensor, answer: str, source: str) -> None:
-    """Draw the cross-attention (T, T_k) of one date, with a frame where year, month and day stand in the source."""
-    rows, columns = [*answer, "end"], list(source)
-    figure, inside = attention_map(weights, rows, columns, x="source", y="answer"), []
-    for (row, n), word in zip(((0, 4), (5, 2), (8, 2)), source.split(), strict=True):
-        field, column = word.rstrip(".,"), source.rindex(word)
-        frame = {"fill": False, "edgecolor": "tab:red", "linewidth": 1.5}
-        figure.axes[0].add_patch(Rectangle((column - 0.5, row - 0.5), len(field), n, **frame))
-        inside += weights[row : row + n, column : column + len(field)].sum(1).tolist()
-    where = f"In the frames, where its field is in the source, a digit has {np.mean(inside):.2f} of its weight on average."
-    show(figure, alt=f"Cross-attention for '{source}', answered by '{answer}'. {describe(weights, rows, columns, 4)} {where}")
+def show_looks(inside: Tensor, across: Tensor, source: str, answer: str) -> None:
+    """Draw how a message is read: its letters in the key, by the head that finds most of them, and the answer on the message.
+
+    Args:
+        inside: the encoder's weights (h, T, T); the first half of the source is the key.
+        across: the weights of the answer on the source (h, T + 1, T), averaged over the heads.
+        source: key and message.
+        answer: what the message says.
+    """
+    n = len(source) // 2
+    key, message = list(source[:n]), list(source[n:])
+    same = np.array([[a == b for b in key] for a in message])
+    of_key, of_message = inside[:, n:, :n].numpy(), across.mean(0)[:n, n:].numpy()
+    found = (of_key * same).sum((1, 2)) / max(same.sum(), 1)
+    head = int(found.argmax())
+    panels = (
+        (f"encoder, head {head + 1}", of_key[head], message, key, ("message", "key"), same),
+        ("decoder, mean of the heads", of_message, list(answer), message, ("answer", "message"), np.eye(n)),
+    )
+    figure = Figure(figsize=(6.0, 2.9), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, (title, weights, rows, columns, names, framed) in zip(axes, panels, strict=True):
+        image = ax.imshow(weights, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+        ax.set_xticks(range(len(columns)), columns)
+        ax.set_yticks(range(len(rows)), rows)
+        ax.set(ylabel=names[0], xlabel=names[1])
+        ax.set_title(title, fontsize=10)
+        for row, column in np.argwhere(framed):
+            frame = {"fill": False, "edgecolor": "tab:red", "linewidth": 1.6}
+            ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **frame))
+    figure.colorbar(image, ax=list(axes), label="attention weight", shrink=0.9)
+    others, own = np.delete(found, head).max(), np.diag(of_message).mean()
+    show(
+        figure,
+        alt=f"Message '{source[n:]}' with the key '{source[:n]}', answered by '{answer}'. In head {head + 1} of the encoder, "
+        f"a letter has {found[head]:.2f} of its weight on the same letter of the key, in the others {others:.2f} or less. "
+        f"In the decoder, a character of the answer has {own:.2f} of its weight on its place in the message.",
+    )
