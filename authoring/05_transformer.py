@@ -575,7 +575,7 @@ claim("05.cipher", transformer=ends[0], one_look=ends[1], gru=ends[2])
 
 # %% [markdown]
 # One who reads the digits and guesses the letters has 4 % of the messages right. The GRU, which has as many weights as the Transformer,
-# and the Transformer without its encoder block have hardly more. Is it patience that they lack? In the next figure the GRU has three
+# and the Transformer without its encoder block have little more. Is it patience that they lack? In the next figure the GRU has three
 # times the updates.
 
 # %%
@@ -633,7 +633,7 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 # %%
 @torch.no_grad()
 def looks(model, source, answer):
-    """The weights of each head (h, T, T_k): of the source on itself, and of the answer on it."""
+    """Weights of each head (h, T, T_k): in the encoder, and from the answer."""
     tokens, lengths = (part.to(device()) for part in code[0].batch([source]))
     target = code[1].batch([answer], begin=True)[0].to(device())
     x = model.embed(model.source_words, tokens)
@@ -661,7 +661,8 @@ figures.show_looks(*looks(reader, text, answer), text, answer)
 
 # %% [markdown]
 # Does the model need this look-up? We take it away: in the encoder, no character may see another one that is equal to it. As a
-# control, we hide as many places that are of no use: those to the right of the equal ones.
+# control, we hide as many other places: those to the right of the equal ones. (In one of four trainings it was the other way round: a
+# place can also be found by excluding the others.)
 
 
 # %% tags=["nbval-check-output"]
