@@ -156,7 +156,8 @@ def power(form, counted=(256, 512, 1024)):
     return round(layer_costs.exponent(counted, work), 2)
 
 
-forms = (scaled_dot_product_attention, attention.LinearAttention())
+linear = attention.LinearAttention(elu_feature_map, linear_attention)
+forms = (scaled_dot_product_attention, linear)
 powers = [power(form) for form in forms]
 claim("14.e", powers=tuple(powers))
 
@@ -256,7 +257,14 @@ linear_attention_step = check("14.4", linear_attention_step)
 # | `phi_q`, `phi_k` | (…, T, f): as many queries as keys |
 # | all $S_i$; all $z_i$ | (…, T, f, d_v); (…, T, f) |
 # | context | (…, T, d_v); 0 where no key so far is visible |
-#
+
+# %% exercise="14.3" difficulty="●●○" minutes=12
+from course_lib.attention import causal_linear_attention
+
+# %% tags=["nbval-check-output"]
+causal_linear_attention = check("14.3", causal_linear_attention)
+
+# %% [markdown]
 # **Bug hunt.** The version below runs, and its shapes are right. Find out what it does wrong before you run the check.
 
 # %% exercise="14.3" bug="normalises_over_all_positions"
@@ -280,12 +288,6 @@ from course_tools.bank.lecture_14.causal_linear_attention import (
 
 # %% tags=["nbval-check-output"]
 suspect = check("14.3", suspect)
-
-# %% exercise="14.3" difficulty="●●○" minutes=12
-from course_lib.attention import causal_linear_attention
-
-# %% tags=["nbval-check-output"]
-causal_linear_attention = check("14.3", causal_linear_attention)
 
 # %% [markdown]
 # Both forms compute the same function: the parallel one trains, the recurrent one generates.
@@ -337,7 +339,7 @@ class AssociativeRecall(nn.Module):
         )
         for table in (self.key, self.value):
             nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.attention = MultiHead(d_model, 1, mechanism, d_k=d_head)
+        self.attention = MultiHead(d_model, 1, mechanism, d_k=d_head, d_v=8)
         self.read_out = nn.Linear(d_model, n_values)
 
     def forward(self, queries, keys, values):  # (B, T_q), (B, T_k), (B, T_k)
@@ -347,8 +349,8 @@ class AssociativeRecall(nn.Module):
 
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Which argument gives the head 16 dimensions? Once this section has run, change it and train the identity again. There
-# are 16 pairs: is every one recalled? What changes with 32?
+# **Try it.** Once this section has run, train the identity again with `d_head=16`. There are 16 pairs: is every one recalled? What
+# changes with 32?
 #
 # Training: Adam at 0.02 with warm-up and linear decay, 600 updates of 64 sequences. The accuracy is measured on 500 new
 # sequences. Three times as many updates change the results of elu + 1, identity and squares by 0.04 or less (three seeds).
@@ -366,10 +368,10 @@ def recall_loss(model, batch):
     return F.cross_entropy(model(*given).flatten(0, 1), targets.flatten())
 
 
-def recall(name, mechanism, seed=0, updates=600):
-    """Train a model; return its accuracy on new sequences."""
+def recall(name, mechanism, seed=0, updates=600, d_head=8):
+    """Train a model; return it, and its accuracy on new sequences."""
     torch.manual_seed(seed)
-    model = AssociativeRecall(mechanism).to(device())
+    model = AssociativeRecall(mechanism, d_head=d_head).to(device())
     stream = batches(*learn, batch_size=64, seed=seed)
     run = train(
         model, stream, recall_loss, steps=updates, lr=0.02, warmup=updates // 10
@@ -377,7 +379,8 @@ def recall(name, mechanism, seed=0, updates=600):
     for _step in progress(run, f"{name}, seed {seed}", total=updates):
         pass
     with torch.no_grad():
-        return (model(*new[:3]).argmax(-1) == new[3]).float().mean().item()
+        right = (model(*new[:3]).argmax(-1) == new[3]).float().mean().item()
+    return model, right
 
 
 # %% [markdown] tags=["predict"]
@@ -411,16 +414,20 @@ def squares(x):
 mechanisms = {
     "softmax": (scaled_dot_product_attention, [0]),
     "elu + 1, divided": (with_features(elu_feature_map), [0, 1, 2]),
+    "elu + 1": (with_features(elu_feature_map, divides=False), [0, 1, 2]),
     "identity, divided": (with_features(identity), [0]),
     "identity": (with_features(identity, divides=False), [0, 1, 2]),
     "squares": (with_features(squares, divides=False), [0, 1, 2]),
     "all keys alike": (with_features(torch.ones_like), [0]),
 }
-recalled = {
+runs = {
     name: [recall(name, mechanism, seed) for seed in seeds]
     for name, (mechanism, seeds) in mechanisms.items()
 }
-show_seeds(recalled, "accuracy, head of size 8, 16 pairs", across={"chance": 1 / 8})
+wide = with_features(elu_feature_map)
+runs["elu + 1, divided, 36 features"] = [recall("36 features", wide, d_head=36)]
+recalled = {name: [right for _, right in each] for name, each in runs.items()}
+show_seeds(recalled, "accuracy, 16 pairs", across={"chance": 1 / 8})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -429,18 +436,57 @@ claim(
     elu=recalled["elu + 1, divided"],
     identity=recalled["identity"],
     squares=recalled["squares"],
+    wide=recalled["elu + 1, divided, 36 features"],
 )
-claim("14.division", divided=recalled["identity, divided"], plain=recalled["identity"])
+claim(
+    "14.division",
+    divided=recalled["identity, divided"],
+    plain=recalled["identity"],
+    positive=recalled["elu + 1"],
+)
 
 # %% [markdown]
-# Three choices decide. Write down what each of the 32 keys reads of each other key's value, if it reads 1 of its own.
+# How do they differ? The next figure shows for all 32 keys how much a key (row) reads of each other key's value (column), if it
+# reads 1 of its own. Keys with the same largest feature stand together.
+
+
+# %% tags=["cover"]
+@torch.no_grad()
+def leaks(model, phi):
+    """What each key (row) reads of the value of each (column), and the largest feature of each key."""
+    layer, pairs = model.attention, model.key.weight[:, None] + model.value.weight
+    phi_k = phi(layer.W_k(pairs)).mean(1)
+    read, largest = phi(layer.W_q(model.key.weight)) @ phi_k.mT, phi_k.argmax(-1)
+    order = largest.argsort()
+    return (read / read.diagonal()[:, None])[order][:, order], largest[order]
+
+
+features = {"elu + 1, divided": elu_feature_map, "identity": identity}
+tables = {name: leaks(runs[name][0][0], phi) for name, phi in features.items()}
+figures.show_leaks({name: table for name, (table, _) in tables.items()})
+
+# %% tags=["guard", "nbval-check-output"]
+(sorted_in, group), (spread, _) = tables.values()
+other = ~torch.eye(32, dtype=torch.bool, device=device())
+same = (group[:, None] == group) & other
+claim(
+    "14.leaks",
+    within=sorted_in[same].mean(),
+    between=sorted_in[~same & other].mean(),
+    elu=sorted_in[other].square().mean().sqrt(),
+    identity=spread[other].square().mean().sqrt(),
+    negative=(spread[other] < 0).float().mean(),
+)
+
+# %% [markdown]
+# Three choices decide.
 #
-# - **The number of features.** That table is a product through 8 features, so its rank is 8. With ones on its diagonal, its leaks
-#   have a root mean square of at least $\sqrt{(32/8 - 1)/31} = 0.31$, and elu + 1 and the identity both come to 0.32 or less (in
-#   three trainings each). The limit is 0 from 32 features on, one for each key that can occur: squares are 36, and recall is almost
-#   perfect. Softmax is the far end of this road: its exponential has infinitely many features.
-# - **The sign of the features.** In these trainings elu + 1 sorts the keys into eight groups of about four, and a key reads the
-#   values of its group almost whole. The identity spreads as much leakage thinly over all keys, half of it negative.
+# - **The number of features.** Such a table is a product through 8 features, so its rank is 8. With ones on its diagonal, its leaks
+#   have a root mean square of at least $\sqrt{(32/8 - 1)/31} = 0.31$. Both tables are at this limit. It is 0 from 32 features on, one
+#   for each key that can occur: then squares (36 products) and a wider elu + 1 recall almost everything. Softmax is the far end of
+#   this road: its exponential has infinitely many features.
+# - **The sign of the features.** elu + 1 sorts the keys into groups of about four, and a key reads the values of its group almost
+#   whole. The identity spreads as much leakage thinly over all keys, half of it negative.
 # - **The division.** It ruins signed features: $\phi(q)^\top z$ can be near 0, and then the quotient is huge. For elu + 1 it is no
 #   loss. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
 #
@@ -479,17 +525,17 @@ print(text.decode(character_text.sampled(stepwise, prompt, 150, temperature=0.6)
 # **Try it.** Change the temperature 0.6 and the number of characters. How does the text begin at a temperature of 0.2?
 
 # %% [markdown]
-# How good is it? A rival without a network: counts of three characters, the trigram table of lecture 07. (Lecture 01 measured in
-# nats: 1 bit is 0.69 nats.)
+# How good is it? The rivals have no network: counts of three characters, the trigram table of lecture 07, and counts of six, the
+# best length. (Lecture 01 measured in nats: 1 bit is 0.69 nats.)
 
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
     bits = loss(writer, (text.held_out,)).item()
-claim("14.text", linear=bits, trigram=character_text.bits_of_counts(text, 3))
+three, six = (character_text.bits_of_counts(text, order) for order in (3, 6))
+claim("14.text", linear=bits, trigram=three, six=six)
 
 # %% [markdown]
-# The reference repeats its phrases, so longer counts do better than the model: six characters need 1.67 bits, with 196,000 entries
-# against 57,000 weights. What does the model keep? One with four layers of width 256 has read 4,096 tokens. The next cell counts the numbers in the
+# This text repeats its phrases, and a table of 196,000 counts quotes them; the model has 57,000 weights. What does it keep? A model with four layers of width 256 has read 4,096 tokens. The next cell counts the numbers in the
 # cache of a GPT of that size, and those in the state of a linear transformer.
 
 # %% tags=["nbval-check-output"]

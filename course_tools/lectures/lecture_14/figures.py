@@ -6,11 +6,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from course_lib.generation import LanguageModel
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import tokens_per_second
-from course_tools.notebook.plots import curves
+from course_tools.notebook.plots import curves, score_maps
 from course_tools.notebook.show import show
 
 QUERY, KEY, VALUE, BOTH = "#d9a441", "#4c8bbf", "#5aa469", "#b0b0b0"
@@ -99,6 +100,24 @@ def _frame(ax: Axes, left: float, right: float, height: float) -> None:
     ax.set(xlim=(left, right), ylim=(-0.3, height), xticks=[], yticks=[], aspect="equal", anchor="W")
     for spine in ax.spines.values():
         spine.set_visible(False)
+
+
+def show_leaks(tables: Mapping[str, Tensor]) -> None:
+    """Show tables (n_keys, n_keys) of what a key reads of each key's value, its own counting 1."""
+    other = {name: table[~torch.eye(len(table), dtype=torch.bool, device=table.device)] for name, table in tables.items()}
+    each = "; ".join(
+        f"{name}: {(values > 0.5).float().mean():.2f} of the leaks are above a half, {(values < 0).float().mean():.2f} negative"
+        for name, values in other.items()
+    )
+    show(
+        score_maps(
+            {name: table.cpu().clamp(-1, 1) for name, table in tables.items()},
+            x="key of the value",
+            y="key that reads",
+            unit="share read",
+        ),
+        alt=f"What each key reads of the values of all keys; the diagonal is 1. {each[0].upper()}{each[1:]}.",
+    )
 
 
 def show_generation_speed(

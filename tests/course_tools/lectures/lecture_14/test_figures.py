@@ -1,5 +1,7 @@
 """The figures state the counts that they show, and each model is timed at its lengths."""
 
+import torch
+
 from course_tools.lectures.lecture_14 import figures
 
 
@@ -23,3 +25,9 @@ def test_a_slow_model_is_measured_after_short_prompts_only(monkeypatch):
     monkeypatch.setattr(figures, "tokens_per_second", timed)
     figures.show_generation_speed({"fast": "f", "slow": "s"}, [2, 5, 7], "tiny", slow=["slow"], longest_of_slow=5)
     assert lengths == [("f", 2), ("s", 2), ("f", 5), ("s", 5), ("f", 7)]
+
+
+def test_leaks_are_what_lies_beside_the_diagonal(capsys):
+    table = torch.tensor([[1.0, 0.6, -0.1], [0.0, 1.0, 0.9], [-0.2, -0.3, 1.0]])
+    figures.show_leaks({"tables": table})
+    assert "Tables: 0.33 of the leaks are above a half, 0.50 negative." in capsys.readouterr().out
