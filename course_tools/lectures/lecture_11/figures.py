@@ -59,13 +59,21 @@ def show_maps(maps: Maps, n: int = 4) -> None:
 
 
 def show_answers(study: RecordedStudy, question: str) -> None:
-    """Draw the right answers of all networks to one question, "beside" or "colour", over the updates: means of the seeds."""
+    """Draw the right answers of all networks to one question, "beside" or "colour", over the updates: seeds, and their mean."""
     names = [name for name in study.names if name.endswith(f", {question}")]
     lines = {name.removesuffix(f", {question}"): study.curve(name) for name in names}
-    title = f"{question}, recorded: mean of {len(study.of(names[0]))} seeds"
+    title = f"{question}, recorded: mean of {len(study.of(names[0]))} seeds, and each"
     drawn = curves(lines, "update", "right, unseen maps", title, across={"a bag of symbols": 0.25})
-    drawn.axes[0].set_ylim(0, 1.03)
-    said = "; ".join(f"{name} {ys[-1]:.2f} after {xs[-1]:,}" for name, (xs, ys) in lines.items())
+    ax = drawn.axes[0]
+    ax.set_ylim(0, 1.03)
+    for name, mean_line in zip(names, list(ax.lines), strict=False):
+        for run in study.of(name):
+            ax.plot(list(run.curve), list(run.curve.values()), color=mean_line.get_color(), linewidth=0.8, alpha=0.4)
+    said = "; ".join(
+        f"{name} {ys[-1]:.2f} after {xs[-1]:,}, by seed "
+        + ", ".join(f"{run.curve[xs[-1]]:.2f}" for run in study.of(f"{name}, {question}"))
+        for name, (xs, ys) in lines.items()
+    )
     show(drawn, alt=f"Right answers about unseen maps, by updates; {title}: {said}. A bag of symbols 0.25. {study.cost}.")
 
 
