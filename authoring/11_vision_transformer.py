@@ -414,7 +414,7 @@ draw_map()
 # %%
 @torch.no_grad()
 def right_if_hidden(layer):
-    """The share of right answers if the pin is hidden from all other tokens in one layer."""
+    """The share of right answers if one layer hides the pin from other tokens."""
     x, seen = vit.tokens(4 * unseen.images - 2), ~torch.eye(17, dtype=torch.bool)
     seen = (seen[1 + unseen.pin.cpu()][:, None] | torch.eye(17, dtype=torch.bool)).to(
         x.device

@@ -453,7 +453,7 @@ claim(
 # %% tags=["cover"]
 @torch.no_grad()
 def leaks(model, phi):
-    """What each key (row) reads of the value of each (column), and the largest feature of each key."""
+    """What each key (row) reads of each value (column), and its largest feature."""
     layer, pairs = model.attention, model.key.weight[:, None] + model.value.weight
     phi_k = phi(layer.W_k(pairs)).mean(1)
     read, largest = phi(layer.W_q(model.key.weight)) @ phi_k.mT, phi_k.argmax(-1)
