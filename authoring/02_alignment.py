@@ -277,8 +277,8 @@ print("scores", k @ q, "weights", weights, "context", weights @ k, sep="\n")
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
-# By hand, with one hidden unit, $W = (1, 0)$, $U = (0, 1)$ and $v = 1$: the query (2, 0) and the key (0, 1) give
-# tanh(2 + 1) = 0.995, and the key (1, 0) gives tanh(2 + 0) = 0.964.
+# By hand, with two hidden units, $W = U = I$ and $v = (-1, -1)$. The query (1, 0) and the equal key (1, 0) give $-\tanh 2 -
+# \tanh 0 = -0.96$; the other key, (0, 1), gives $-2 \tanh 1 = -1.52$. The query (0, 1) prefers the other key.
 #
 # In a batch, every query is scored against every key. Use broadcasting; no loop is needed.
 #
@@ -301,7 +301,7 @@ additive_scores = check("02.1", additive_scores)
 # <details><summary>A. Not at all: both queries get the same weights.</summary>
 #
 # Right. The score is a term of the query plus a term of the key. The query's term is the same for all keys, so it cancels in
-# the softmax. Without a nonlinearity, the decoder cannot choose.</details>
+# the softmax. The decoder could not choose: every query would read the same.</details>
 # <details><summary>B. A little: the tanh only keeps the scores small.</summary>
 #
 # It does keep them small, but it also multiplies query and key with each other, in the terms of higher order of its series.
@@ -403,7 +403,8 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # ![](diagram:bahdanau)
 
 # %% [markdown]
-# As a control, we then reverse the order of the keys of the trained model within each sentence, but not of the values.
+# Two controls follow, on the trained model: the decoder gets the last state of *another* sentence; or the order of the keys is
+# reversed within each sentence, but not that of the values.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A source has 26 characters. Before the reversal, a query puts all its weight on the key of the second. Which
@@ -424,9 +425,11 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 torch.manual_seed(0)
 aligned = Translator(words, attention=True)
 losses = learn(aligned, known)
-reversed_keys = deepcopy(aligned)
+reversed_keys, other_last = deepcopy(aligned), deepcopy(aligned)
 reversed_keys.encoder = experiments.ReversedKeys(aligned.encoder)
-models = {"last state": plain, "attention": aligned, "keys reversed": reversed_keys}
+other_last.encoder = experiments.OtherLastState(aligned.encoder)
+models = {"last state": plain, "attention": aligned}
+models |= {"other last state": other_last, "keys reversed": reversed_keys}
 right = {name: [exact(m, new[n]) for n in (1, 2, 3)] for name, m in models.items()}
 print(f"{'exact match':<16}   one   two  three dates")
 for name, shares in right.items():
@@ -435,25 +438,44 @@ for name, shares in right.items():
 # %% tags=["nbval-check-output"]
 claim("02.i", attention=right["attention"][1], last_state=right["last state"][1])
 claim("02.j-three", three=right["attention"][2])
-claim("02.k", reversed_keys=right["keys reversed"][1])
+others, reversed_keys = right["other last state"][1], right["keys reversed"][1]
+claim("02.k", reversed_keys=reversed_keys, other_last=others)
 show_recorded_losses(
     {"last state": [plain_losses], "attention": [losses]}, "nats per character"
 )
+source(experiments.OtherLastState)
 source(experiments.ReversedKeys)
 
 # %% [markdown]
-# With attention, the loss falls to nearly zero where the other model has just learned what a date looks like.
+# With attention, the loss falls to nearly zero where the other model has just learned what a date looks like. The last state no
+# longer matters: everything comes through attention.
 #
-# **Does one vector lack the room?** No: 64 numbers *can* carry two dates, but training finds such an encoding slowly. **Attention
-# needs a tenth of the updates**, as the recorded study `02_length_and_width` shows, with up to 6,000 updates and three seeds. Its
-# models are relatives of ours: Luong's decoder, with the *general* score of section 3, and one without attention.
+# **Is the path too long?** With the last state, a character must survive the rest of the reading. In the *mean* of all states,
+# each is one step away; but the decoder still gets one vector.
+
+# %%
+torch.manual_seed(0)
+mixed = Translator(words, attention=False)
+mixed.encoder = experiments.MeanState(mixed.encoder)
+learn(mixed, known)
+print(", ".join(f"{n} dates: {exact(mixed, new[n]):.2f}" for n in new))
+source(experiments.MeanState)
+
+# %% tags=["nbval-check-output"]
+claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
+
+# %% [markdown]
+# No: the short path alone does not help. One vector *mixes* the characters, and training must find out how to pack and unpack
+# them. More room makes this easier: last states of 256 numbers converted about a third of the pairs after as many updates,
+# with each of three seeds and 15 times the weights. With attention nothing is packed: each position of the answer learns only
+# *which* state it needs.
 #
-# The reason is the path. With one vector, every character must survive the whole reading and be unpacked from a mixture. With
-# attention, each position of the answer is one step away from each character, and learns only *which* one it needs.
+# 64 numbers *can* carry two dates, given time: at this width **attention needs a tenth of the updates**, as the recorded study
+# `02_length_and_width` shows. Its models are relatives of ours: Luong's decoder, with the *general* score of section 3, and one
+# without attention.
 #
-# Three dates are beyond both: no training sentence had that length. What attention has learned is not "one date after another",
-# but "the first date, then the last". The next cell shows it: to three dates it answers with two, whose days are often mixed up,
-# and the second year is nearly always that of the third date.
+# Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
+# answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.
 
 # %% tags=["nbval-check-output"]
 threes = new[3]
@@ -527,7 +549,7 @@ explore(draw_alignment, sentence=(0, 20))
 # %% [markdown] tags=["predict"]
 # ## 8 No mask
 #
-# **Predict.** The model reads a date alone, and then the same date in a batch with a sentence of three dates. What happens if
+# **Predict.** The model reads a date alone, and then the same date in a batch with a sentence of six dates. What happens if
 # attention gets no mask?
 #
 # <details><summary>A. Nothing changes: the states after the end are 0.</summary>
@@ -545,9 +567,13 @@ explore(draw_alignment, sentence=(0, 20))
 # %% tags=["nbval-check-output"]
 without_mask = deepcopy(aligned)
 without_mask.encoder = experiments.Unmasked(aligned.encoder)
-pairs = new[1][0], new[3][0]
-changes = [experiments.change_in_a_batch(m, *pairs) for m in (aligned, without_mask)]
-claim("02.n", with_mask=changes[0], without_mask=changes[1])
+longer = f"{new[3][0].source}; {new[3][1].source}"
+batch = [*(pair.source for pair in new[1]), longer]
+with_mask, without = (
+    fraction_right(model.translate(batch)[0][:-1], new[1])
+    for model in (aligned, without_mask)
+)
+claim("02.n", with_mask=with_mask, without_mask=without)
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -620,7 +646,7 @@ claim("02.n", with_mask=changes[0], without_mask=changes[1])
 # - **2022.** Whisper writes down speech with an encoder, a decoder and cross-attention
 #   (https://arxiv.org/abs/2212.04356).
 # - **2024.** The one vector is back: state space models compress their past into a state of fixed size. Jelassi et al. found that
-#   Transformers copy long texts better, for the reason of section 1 (https://arxiv.org/abs/2402.01032).
+#   Transformers copy long texts better, since such a state lacks the room (https://arxiv.org/abs/2402.01032).
 #
 # **Further reading.** Cho et al. 2014 (https://arxiv.org/abs/1406.1078) · Sutskever, Vinyals, Le 2014
 # (https://arxiv.org/abs/1409.3215) · Bahdanau, Cho, Bengio 2015, section 3.1, appendices A.1.2 and A.2.2

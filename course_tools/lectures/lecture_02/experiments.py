@@ -1,4 +1,4 @@
-"""Controls of a translator with attention, reversed keys and no mask; the weight inside the date that is being converted."""
+"""Controls of a translator: other keys, other last states, no mask; the weight inside the date being converted."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models.bigru_encoder import Encoded, reverse
-from course_tools.notebook.device import device
 
 
 class ReversedKeys(nn.Module):
@@ -25,6 +24,34 @@ class ReversedKeys(nn.Module):
         return encoded._replace(keys=reverse(encoded.keys, lengths))
 
 
+class OtherLastState(nn.Module):
+    """An encoder that gives each sentence the last state of another one of the batch."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        """Wrap a trained encoder."""
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
+        """Encode source (B, T) with these lengths (B,); the first sentence gets the last state of the last one."""
+        encoded = self.encoder(source, lengths)
+        return encoded._replace(final=encoded.final.roll(1, dims=0))
+
+
+class MeanState(nn.Module):
+    """An encoder whose one vector is the mean of all its states, so that each letter is one step away from it."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        """Wrap an encoder."""
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
+        """Encode source (B, T) with these lengths (B,); states at padding are 0."""
+        encoded = self.encoder(source, lengths)
+        return encoded._replace(final=encoded.values.sum(dim=1) / lengths[:, None])
+
+
 class Unmasked(nn.Module):
     """An encoder whose mask allows every position: padding gets weight as well."""
 
@@ -37,25 +64,6 @@ class Unmasked(nn.Module):
         """Encode source (B, T) with these lengths (B,)."""
         encoded = self.encoder(source, lengths)
         return encoded._replace(mask=torch.ones_like(encoded.mask))
-
-
-@torch.no_grad()
-def change_in_a_batch(model: Any, pair: Any, longer: Any) -> float:
-    """Measure how much the logits of a sentence change when a longer one is in the same batch.
-
-    Args:
-        model: a `Translator` of the lecture.
-        pair: the sentence, a source and a target.
-        longer: a pair with a longer source.
-
-    Returns:
-        the largest difference of a logit of the first sentence, alone and in the batch.
-    """
-    source, lengths = (part.to(device()) for part in model.words[0].batch([pair.source, longer.source]))
-    target = model.words[1].batch([pair.target], begin=True)[0].to(device())
-    alone = model(source[:1, : lengths[0]], lengths[:1], target)
-    in_batch = model(source, lengths, target.expand(2, -1))[:1]
-    return (in_batch - alone).abs().max().item()
 
 
 def updates_until(score: float, updates: Sequence[int], scores: Sequence[float]) -> int:

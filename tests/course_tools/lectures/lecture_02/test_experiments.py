@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course_lib.attention import GeneralAttention
 from course_lib.datasets import Vocabulary
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq
+from course_lib.models import Encoder
 from course_tools.lectures.lecture_02.experiments import (
+    MeanState,
+    OtherLastState,
     ReversedKeys,
     Unmasked,
-    change_in_a_batch,
     updates_until,
     weight_in_own_date,
 )
@@ -38,17 +38,27 @@ def test_only_the_keys_of_real_tokens_are_reversed():
     torch.testing.assert_close(after.values, before.values)
 
 
-def test_without_the_mask_a_longer_sentence_changes_the_logits():
-    model = Seq2Seq(encoder(), LuongDecoder(len(WORDS[1]), D // 2, D, D, GeneralAttention(D, D)))
+def test_the_mean_of_the_states_leaves_out_padding():
+    given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
+    wrapped = encoder()
+    before, after = wrapped(*given), MeanState(wrapped)(*given)
+    torch.testing.assert_close(after.final[0], before.values[0].mean(0))
+    torch.testing.assert_close(after.final[1], before.values[1, :2].mean(0))
 
-    def translator(*given):
-        return model(*given).logits
 
-    translator.words = WORDS
-    pairs = SimpleNamespace(source="5 mars", target="1987"), PAIR
-    assert change_in_a_batch(translator, *pairs) < 1e-5
-    model.encoder = Unmasked(model.encoder)
-    assert change_in_a_batch(translator, *pairs) > 1e-4
+def test_only_the_last_state_is_that_of_another_sentence():
+    given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
+    wrapped = encoder()
+    before, after = wrapped(*given), OtherLastState(wrapped)(*given)
+    torch.testing.assert_close(after.final, before.final.flip(0))
+    torch.testing.assert_close(after.keys, before.keys)
+
+
+def test_without_the_mask_padding_may_be_read():
+    given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
+    wrapped = encoder()
+    assert not wrapped(*given).mask.all()
+    assert Unmasked(wrapped)(*given).mask.all()
 
 
 def test_the_first_update_at_which_a_curve_reaches_a_score():
