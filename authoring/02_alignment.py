@@ -449,9 +449,21 @@ source(experiments.ReversedKeys)
 # %% [markdown]
 # With attention, the loss falls to nearly zero where the other model has just learned what a date looks like. The last state no
 # longer matters: everything comes through attention.
+
+# %% [markdown] tags=["predict"]
+# With the last state, a character must survive the rest of the reading. In the *mean* of all states, each is one step away.
 #
-# **Is the path too long?** With the last state, a character must survive the rest of the reading. In the *mean* of all states,
-# each is one step away; but the decoder still gets one vector.
+# **Predict.** The decoder without attention gets the mean in place of the last state. Does it learn pairs as fast as attention?
+#
+# <details><summary>A. Yes: the path from each character is as short.</summary>
+#
+# It is, but the path is not what was missing.</details>
+# <details><summary>B. No: one vector still mixes all characters.</summary>
+#
+# Right. Every position of the answer gets the same mixture, and must find its own character in it.</details>
+# <details><summary>C. No: a mean forgets the order of the characters.</summary>
+#
+# The mean of *embeddings* would. A state of the encoder also depends on what precedes and follows its character.</details>
 
 # %%
 torch.manual_seed(0)
@@ -465,8 +477,7 @@ source(experiments.MeanState)
 claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
 
 # %% [markdown]
-# No: the short path alone does not help. One vector *mixes* the characters, and training must find out how to pack and unpack
-# them. More room makes this easier: last states of 256 numbers converted about a third of the pairs after as many updates,
+# The short path alone does not help. One vector *mixes* the characters, and training must find out how to pack and unpack them. More room makes this easier: last states of 256 numbers converted about a third of the pairs after as many updates,
 # with each of three seeds and 15 times the weights. With attention nothing is packed: each position of the answer learns only
 # *which* state it needs.
 #
