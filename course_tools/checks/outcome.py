@@ -62,6 +62,11 @@ class Outcome:
         """Whether it raised the `NotImplementedError()` of an unwritten exercise; those raised by torch have a message."""
         return isinstance(self.error, NotImplementedError) and not self.error.args
 
+    @property
+    def crashed(self) -> bool:
+        """Whether a line of the answer raised an error, other than one that it states itself by `raise` or `assert`."""
+        return isinstance(self.error, Exception) and self.where != "" and not self.where.startswith(("raise", "assert"))
+
 
 Call = tuple[object, ...]
 """The positional arguments of one call of an answer."""
@@ -86,25 +91,38 @@ def watch(
         seconds: the limit of processor time; None = `time_limit.TIME_LIMIT`.
 
     Returns:
-        one outcome per call; fewer if one of the first `n_preliminary` calls returned no result or if the time limit was
-        reached, which the last outcome then shows.
+        one outcome per call; fewer if the answer `ends_early` or if the time limit was reached, which the last outcome then
+        shows. What it prints after its first error is not captured.
     """
     outcomes: list[Outcome] = []
     given_up = False
 
     def work() -> None:
+        failed = False
         for call, gradients, counted in calls:
-            outcome = observe(answer, call, gradients, forbids, ask, counted)
+            with time_limit.silenced() if failed else nullcontext():
+                outcome = observe(answer, call, gradients, forbids, ask, counted)
             if given_up:
                 return
             outcomes.append(outcome)
-            if outcome.results is None and len(outcomes) <= n_preliminary:
+            failed = failed or outcome.error is not None
+            if ends_early(outcomes, n_preliminary):
                 return
 
     patience = None if seconds is None else max(time_limit.WALL_LIMIT, 6 * seconds)
     in_time = run_in_time(work, time_limit.TIME_LIMIT if seconds is None else seconds, patience)
     given_up = True
     return outcomes if in_time else [*outcomes, Outcome(None, error=TimedOut())]
+
+
+def ends_early(outcomes: Sequence[Outcome], n_preliminary: int) -> bool:
+    """Whether an answer is not called again after these outcomes: a preliminary call gave no result.
+
+    One that crashed there is called again: it is judged on the calls on which it runs.
+    """
+    last = outcomes[-1]
+    hopeless = not last.crashed or isinstance(last.error, RecursionError | MemoryError)
+    return last.results is None and len(outcomes) <= n_preliminary and hopeless
 
 
 def observe(

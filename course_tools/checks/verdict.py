@@ -10,8 +10,10 @@ which holds for the student's, is ignored; where results are drawn, it is enough
 neither. A wrong answer that is only so far the same is named if it is the only one. Points follow severity: a right computation
 in the wrong packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a
 named mistake, even a crash, earns points within the limits of its severity. An error that beginners make in any exercise, such
-as `k.T` of a batch, is named if no wrong answer of the bank has the same; it earns points only if the answer runs on the first
-inputs. See `common_crash`. Where nothing is named, what is true of the wrong result is said; see `observation`.
+as `k.T` of a batch, is named if no wrong answer of the bank has the same. See `common_crash`. An answer that raises an error on
+some of the first inputs is judged on the inputs on which it runs: a property is lost if the answer raises on any of its inputs,
+and all together earn no more than a mistake of that severity. Where nothing is named, what is true of the wrong result is said;
+see `observation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from inspect import signature
 from typing import Literal, NamedTuple
 
 from course_tools.checks.common_crash import KINDS, Crash
-from course_tools.checks.comparisons import unchanged, unchanged_and_new
+from course_tools.checks.comparisons import runs, same_shapes, unchanged, unchanged_and_new
 from course_tools.checks.exercise import Answer, Exercise, Property, Severity, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
 from course_tools.checks.observation import observation
@@ -137,7 +139,7 @@ class Examination:
 
     @property
     def n_preliminary(self) -> int:
-        """The number of preliminary calls: an answer that returns no result on one of them is not called again."""
+        """The number of preliminary calls; see `ends_early`."""
         return sum(not prop.needs for prop, _ in self.asked)
 
     @property
@@ -174,12 +176,16 @@ class Examination:
             passed = not forbidden and all(f.status == "holds" for f in findings)
             known = similar = crash = None
             if not passed and not forbidden and started:
-                known, similar = self._mistake(observed, findings)
-                crashed = _crashed(observed["runs"][-1][2])
-                crash = None if known is not None else self._common_crash(observed, findings, similar)
+                seen = _until_the_first_error(observed)
+                known, similar = self._mistake(seen, findings)
+                crashed = _crashed(seen["runs"][-1][2])
+                crash = None if known is not None else self._common_crash(seen, findings, similar)
                 similar = None if crash is not None else similar
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
-                if crash is not None and exercise.training is None and findings[0].status == "holds":
+                if crashed and known is None:
+                    severity = Severity.DETAIL if crash is None else Severity[KINDS[crash.kind].severity]
+                    findings = _at_most(findings, severity, exercise.points)
+                if crash is not None and exercise.training is None and _is_all_that_is_wrong(crash, findings, observed):
                     findings = _credited(findings, Severity[KINDS[crash.kind].severity], exercise.points)
                 if known is None and crash is None and exercise.training is None:
                     findings = self._with_an_observation(observed, findings)
@@ -343,7 +349,7 @@ class Examination:
     def _common_crash(self, observed: Observed, findings: tuple[Finding, ...], similar: Answer | None) -> Crash | None:
         """The common error that makes every failing input fail; None if a similar answer of the bank says more."""
         judges = {prop.name: prop.judge for prop in self.exercise.properties}
-        failed = [(judges[f.name], *row) for f in findings if f.status == "fails" for row in observed[f.name]]
+        failed = [(judges[f.name], *row) for f in findings if f.status == "fails" for row in observed.get(f.name, ())]
         missed = [(judged, got) for judged, _, expected, got in failed if judged(expected, got) is not None]
         # what changes its inputs also fails with gradients
         crashes = [got.crash for judged, got in missed if judged not in (unchanged, unchanged_and_new) or got.error is not None]
@@ -425,22 +431,42 @@ def _raises_where_the_other_is_right(
 def _findings(
     exercise: Exercise, observed: Observed, shown: Callable[[object], str], gradients: bool = True
 ) -> tuple[Finding, ...]:
+    """Judge every property. One of an answer that raises on some of the first inputs is judged where it runs.
+
+    There, a property is lost by an error alone, of which the answer is told once, and those that need it are judged. Nothing
+    is earned for the form of results none of which is right.
+    """
     findings: list[Finding] = []
     held: set[str] = set()
+    somewhere = any(got.results is None for *_, got in observed["runs"])
     for prop in exercise.properties:
         if not held.issuperset(prop.needs) or prop.name not in observed or (prop.with_gradients and not gradients):
             findings.append(Finding(prop.name, prop.law, "skipped", prop.points))
             continue
-        failures = ((call, prop.judge(expected, got)) for call, expected, got in observed[prop.name])
+        rows = observed[prop.name]
+        if somewhere and prop.needs:
+            rows = [row for row in rows if not row[2].crashed]
+        failures = ((call, prop.judge(expected, got)) for call, expected, got in rows)
         call, miss = next(((c, m) for c, m in failures if m is not None), (None, None))
-        if miss is None or not miss.stops:
+        if miss is None or not miss.stops or not prop.needs:
             held.add(prop.name)
         if miss is None:
-            findings.append(Finding(prop.name, prop.law, "holds", prop.points))
+            status = "holds" if len(rows) == len(observed[prop.name]) else "skipped"
+            findings.append(Finding(prop.name, prop.law, status, prop.points))
         else:
             example = "" if exercise.training else _describe(exercise.reference, call, shown)
             findings.append(Finding(prop.name, prop.law, "fails", prop.points, miss.what, example, miss.numbers))
+    right = {prop.name for prop in exercise.properties if prop.judge not in (runs, same_shapes, unchanged, unchanged_and_new)}
+    if somewhere and not any(f.status == "holds" and f.name in right for f in findings):
+        return tuple(replace(f, status="skipped") if f.status == "holds" else f for f in findings)
     return tuple(findings)
+
+
+def _until_the_first_error(observed: Observed) -> Observed:
+    """What was observed of an answer until it gave no result on a first input: so two are compared that crash alike."""
+    rows = observed["runs"]
+    n = next((i for i, (*_, got) in enumerate(rows, start=1) if got.results is None), None)
+    return observed if n is None else {"runs": rows[:n]}
 
 
 def _earned(findings: Sequence[Finding]) -> int:
@@ -477,24 +503,39 @@ def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, cr
     One that crashes on every input earns the minimum, since what comes after the crash was not seen. An answer that ignores
     its inputs, returns nothing or raises an error of its own is not adjusted.
     """
-    severity, runs = None if known is None else severity_of(known), findings[0].status == "holds"
-    if severity is None or not (runs or crashed) or any(f.name == "inputs used" for f in findings):
+    severity = None if known is None else severity_of(known)
+    running = findings[0].status == "holds"
+    if severity is None or not (running or crashed) or any(f.name == "inputs used" for f in findings):
         return findings
     earned = _earned(findings)
     low, high = severity.limits(most)
-    change = min(max(earned, low), high if runs else low) - earned
+    change = min(max(earned, low), high if running else low) - earned
     return _with_change(findings, severity, earned, change)
 
 
-def _credited(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
-    """Raise the points of an answer whose one mistake is a common error to the minimum of its severity.
+def _is_all_that_is_wrong(crash: Crash, findings: tuple[Finding, ...], observed: Observed) -> bool:
+    """Whether nothing but a common error is seen of an answer, and more than a quarter of the points is earned despite it."""
+    if findings[0].status == "holds":
+        return True
+    raised = [got.crash for rows in observed.values() for *_, got in rows if got.crashed]
+    alike = all(one is not None and one.kind == crash.kind for one in raised)
+    points = sum(f.points for f in findings if f.status != "adjusts")
+    return alike and all(f.status != "fails" for f in findings[1:]) and 4 * _earned(findings) > points
 
-    The error raises nothing for an answer that crashes on every input: nothing else was seen of it.
-    """
+
+def _credited(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
+    """Raise the points of an answer whose one mistake is a common error to the minimum of its severity."""
     if any(f.status == "adjusts" or f.name == "inputs used" for f in findings):
         return findings
     earned = _earned(findings)
     return _with_change(findings, severity, earned, max(0, severity.limits(most)[0] - earned))
+
+
+def _at_most(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
+    """Lower the points of an answer that raises an error on some of the first inputs to the maximum of its severity."""
+    earned, high = _earned(findings), severity.limits(most)[1]
+    says = f"It raises an error on some inputs: this earns at most {_points(high)}."
+    return (*findings, Finding("severity", says, "adjusts", high - earned)) if earned > high else findings
 
 
 def _with_change(findings: tuple[Finding, ...], severity: Severity, earned: int, change: int) -> tuple[Finding, ...]:

@@ -45,7 +45,7 @@ def passes(id: str, answer: Answer, seed: int = 0) -> bool:
         with guarded():
             found = watch(answer, calls, len(calls), asks.exercise.forbids)
             expected = asks._of(asks.exercise.reference, prop)
-            if len(found) < len(calls) or any(got.called for got in found):
+            if len(found) < len(calls) or any(got.called or got.results is None for got in found):
                 return False
             if any(prop.judge(one, got) is not None for one, got in zip(expected, found, strict=True)):
                 return False

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from course_tools.checks import time_limit
-from course_tools.checks.outcome import Outcome
+from course_tools.checks.outcome import Outcome, ends_early
 from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Needed, Program
@@ -182,7 +182,7 @@ class WorkerSession:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:
                 raise NoAnswer("The response is not a valid return value.") from None
-            if outcomes[-1].results is None and len(outcomes) <= questions.n_preliminary:
+            if ends_early(outcomes, questions.n_preliminary):
                 break
         return outcomes, ""
 

@@ -1,4 +1,4 @@
-"""Errors that beginners make in any exercise are named from exact evidence, and earn points if the answer runs."""
+"""Errors that beginners make in any exercise are named from exact evidence, and earn points by what is right beside them."""
 
 import math
 
@@ -268,12 +268,65 @@ VERDICTS = [
 def test_a_common_error_is_told_and_earns_points_if_the_answer_runs(id, answer, kind):
     found = verdict(id, answer)
     assert found.misconception == (None if kind is None else KINDS[kind].text)
-    if kind is not None and found.findings[0].status == "fails":
-        assert found.points == 0
-    elif kind is not None:
-        least = Severity[KINDS[kind].severity].limits(found.max_points)[0]
-        assert found.points >= least
-        assert not found.passed
+    if kind is None:
+        return
+    low, high = Severity[KINDS[kind].severity].limits(found.max_points)
+    assert not found.passed
+    assert found.points <= high or found.findings[0].status == "holds"
+    assert found.points >= low or found.findings[0].status == "fails"
+
+
+def for_a_mask(q, k, v, mask=None):
+    return attend((q @ k.mT / k.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf), v, mask)
+
+
+def for_a_mask_without_the_scale(q, k, v, mask=None):
+    return attend((q @ k.mT).masked_fill(~mask, -torch.inf), v, mask)
+
+
+def only_the_second_time(answer):
+    """An answer that is right except on the first of its calls, where a line raises an error."""
+    calls = []
+
+    def stumbles(*inputs):
+        calls.append(inputs)
+        return {}[0] if len(calls) < 3 else answer(*inputs)  # the first call is repeated to see where it raised
+
+    return stumbles
+
+
+def test_an_answer_that_crashes_on_the_first_inputs_is_judged_where_it_runs():
+    """It loses each property with an input on which it crashes, and is told of the error once."""
+    found, wrong = verdict("04.1", for_a_mask), verdict("04.1", for_a_mask_without_the_scale)
+    assert found.misconception == wrong.misconception == KINDS["None"].text
+    assert found.points == Severity.DETAIL.limits(found.max_points)[0] > wrong.points > 0
+    status = {f.name: f.status for f in found.findings}
+    assert (status["mask"], status["average"], status["shape"]) == ("holds", "skipped", "skipped")
+    assert found.message.count("It raised") == wrong.message.count("It raised") == 1
+
+
+@pytest.mark.parametrize("id", ["01.1", "04.1", "14.1"])
+def test_a_crash_always_costs(id):
+    """Even one that happens on no input for which a property earns points."""
+    found = verdict(id, only_the_second_time(exercise(id).reference))
+    assert not found.passed
+    assert 0 < found.points == Severity.DETAIL.limits(found.max_points)[1] < found.max_points
+
+
+def test_what_an_answer_prints_is_shown_until_its_first_error():
+    def prints(q, k, v, mask=None):
+        print("shapes", q.shape)
+        return for_a_mask(q, k, v, mask)
+
+    assert verdict("04.1", prints).printed.count("shapes") == 1
+
+
+def test_an_error_of_its_own_ends_an_answer():
+    def asserts(q, k, v, mask=None):
+        assert mask is not None
+        return attend((q @ k.mT / k.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf), v, mask)
+
+    assert verdict("04.1", asserts).points == 0
 
 
 def test_an_error_in_the_words_of_a_common_one_earns_nothing():
