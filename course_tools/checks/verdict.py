@@ -177,7 +177,7 @@ class Examination:
             known = similar = crash = None
             if not passed and not forbidden and started:
                 seen = _until_the_first_error(observed)
-                known, similar = self._mistake(seen, findings)
+                known, similar = self._mistake(observed, findings)
                 crashed = _crashed(seen["runs"][-1][2])
                 crash = None if known is not None else self._common_crash(seen, findings, similar)
                 similar = None if crash is not None else similar
@@ -321,10 +321,12 @@ class Examination:
     def _mistake(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Answer | None, Answer | None]:
         """The wrong answer of the bank that has this mistake, and the one that may have it; at least one is None."""
         first = next(f.name for f in findings if f.status == "fails")
-        if isinstance(observed[first][-1][2].error, TimedOut):
+        if any(isinstance(got.error, TimedOut) for *_, got in observed[first]):
             return None, None
         if self.exercise.training is not None:
             return (None, None) if first in ("runs", "model") else self._shown_by_measurements(observed[first][0][2])
+        if first == "runs":
+            return self._that_fails_alike(observed), None
         held = {f.name for f in findings if f.status == "holds"}
         similar: list[tuple[int, Answer]] = []
         nearly: list[Answer] = []
@@ -345,6 +347,28 @@ class Examination:
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
         return None, best[0] if len(best) == 1 else None
+
+    def _that_fails_alike(self, observed: Observed) -> Answer | None:
+        """The wrong answer of the bank that does the same until it gives no result, and most of what the student's does then.
+
+        Both must raise on most of the inputs on which one of them raises, and agree in what is right on most of the others. One
+        that does the same on all inputs comes first.
+        """
+        seen, found = _until_the_first_error(observed), []
+        for wrong in self.exercise.wrong:
+            if self._compare(wrong, "runs", seen) is None:
+                continue
+            alike: dict[bool, list[bool]] = {True: [], False: []}
+            same = True
+            for prop in self.exercise.properties:
+                for one, (_, expected, got) in zip(self._of(wrong, prop), observed.get(prop.name, ()), strict=False):
+                    same = same and is_same(one, got)
+                    ran = one.results is not None, got.results is not None
+                    held = prop.judge(expected, one) is None, prop.judge(expected, got) is None
+                    alike[all(ran)].append(held[0] == held[1] if all(ran) else not any(ran))
+            if all(2 * sum(rows) >= len(rows) for rows in alike.values()):
+                found.append((not same, wrong))
+        return min(found, key=lambda one: one[0], default=(True, None))[1]
 
     def _common_crash(self, observed: Observed, findings: tuple[Finding, ...], similar: Answer | None) -> Crash | None:
         """The common error that makes every failing input fail; None if a similar answer of the bank says more."""
