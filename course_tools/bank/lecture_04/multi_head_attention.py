@@ -48,6 +48,15 @@ def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v,
 
 
 @wrong.detail
+def makes_the_keys_of_the_queries(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You project `queries` by W_k, too. In self-attention that is the same; else the keys come from the other sequence:
+    `keys @ W_k.mT`."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (queries, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.detail
 def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out); with
     square matrices there is no error, and every projection is wrong."""

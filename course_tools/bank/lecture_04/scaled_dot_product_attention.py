@@ -221,6 +221,29 @@ def transposes_with_t(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong.case
+def exponentiates_as_written(q, k, v, mask=None):
+    """You take the exponential of the scores as they are: from 89 on it overflows float32, and ∞ / ∞ and ∞ · 0 are NaN.
+    Subtract the largest score of each query first, as `softmax` does. And where every key is forbidden you divide 0 by 0."""
+    exponentials = (q @ k.mT / math.sqrt(k.shape[-1])).exp()
+    if mask is not None:
+        exponentials = exponentials * mask
+    weights = exponentials / exponentials.sum(-1, keepdim=True)
+    return weights @ v, weights
+
+
+@wrong.case
+def exponentiates_without_the_largest_score(q, k, v, mask=None):
+    """You take the exponential of the scores as they are: from 89 on it overflows float32, and ∞ / ∞ and ∞ · 0 are NaN.
+    Subtract the largest score of each query first, as `softmax` does."""
+    exponentials = (q @ k.mT / math.sqrt(k.shape[-1])).exp()
+    if mask is not None:
+        exponentials = exponentials * mask
+    total = exponentials.sum(-1, keepdim=True)
+    weights = exponentials / torch.where(total == 0, 1.0, total)
+    return weights @ v, weights
+
+
 @right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""

@@ -154,6 +154,23 @@ def sums_the_features_of_each_key(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-1)[..., None])
 
 
+@wrong.case
+def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
+    """You sum over axis 1, which holds the keys only after exactly one batch axis. There may be none or several, as with
+    heads: count from the back, the keys are axis -2."""
+    phi_k = mask_features(phi_k, mask)
+    z = phi_k.sum(1)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ z[..., None])
+
+
+@wrong.case
+def keeps_one_batch_axis(phi_q, phi_k, v, mask=None):
+    """You sum over axis 1 and put it back there. It holds the keys only after exactly one batch axis, and there may be none or
+    several, as with heads: count from the back, the keys are axis -2."""
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), (phi_q * phi_k.sum(1).unsqueeze(1)).sum(-1, keepdim=True))
+
+
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""

@@ -105,6 +105,22 @@ def copies_as_often_as_there_are_groups(q, k, v, mask=None):
 
 
 @wrong.detail
+def copies_the_positions(q, k, v, mask=None):
+    """You copy along axis -2, the positions: each key is there several times, and there are as few heads as before. The heads
+    are axis -3, in front of the positions."""
+    times = q.shape[-3] // k.shape[-3]
+    return scaled_dot_product_attention(q, k.repeat_interleave(times, dim=-2), v.repeat_interleave(times, dim=-2), mask)
+
+
+@wrong.detail
+def copies_the_sequences(q, k, v, mask=None):
+    """You copy along the first axis, which holds the sequences. The heads are axis -3, in front of the positions and the
+    features."""
+    times = q.shape[-3] // k.shape[-3]
+    return scaled_dot_product_attention(q, k.repeat_interleave(times, dim=0), v.repeat_interleave(times, dim=0), mask)
+
+
+@wrong.detail
 def pairs_the_values_in_turn(q, k, v, mask=None):
     """Your keys are copied side by side, and your values in turn, by `repeat`. A head of queries must find the values that
     belong to its keys."""

@@ -106,6 +106,15 @@ def takes_the_speeds_of_the_paper(x, speeds, start=0):
 
 
 @wrong.detail
+def counts_the_heads(x, speeds, start=0):
+    """You count the positions along axis -3, which holds the heads or the sequences. They are the last axis but one:
+    `x.shape[-2]`."""
+    angle = (start + torch.arange(x.shape[-3]))[:, None] * speeds
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return _side_by_side(even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos(), x.dtype)
+
+
+@wrong.detail
 def pairs_the_halves(x, speeds, start=0):
     """You pair each feature with the one half a vector away, (x_0, x_d/2), as the code of many open models does. Here the pairs
     are neighbours, (x_0, x_1), (x_2, x_3), …, as in the paper."""

@@ -201,6 +201,38 @@ def multiplies_key_by_value(S, q, k, v, log_decay):
     return _read(q, S), S
 
 
+@wrong.detail
+def meets_the_query_with_rows(S, q, k, v, log_decay):
+    """You multiply q @ S as they are: the batch of the queries is then taken for rows of one matrix. A query is one row, (…, 1,
+    d_k): give it an axis of size 1, q[..., None, :], and take that axis away from what comes out."""
+    S = log_decay.exp()[..., None] * S + _written(k, v)
+    return q @ S, S
+
+
+@wrong.case
+def leaves_the_axis_of_the_product(S, q, k, v, log_decay):
+    """Your context has an axis of size 1 left over from the product of a row and a matrix: take it away, by [..., 0, :] or
+    squeeze(-2)."""
+    S = log_decay.exp()[..., None] * S + _written(k, v)
+    return q[..., None, :] @ S, S
+
+
+@wrong.case
+def squeezes_every_axis(S, q, k, v, log_decay):
+    """You squeeze without saying which axis: a batch of size 1 is lost, too. Name the one that the product left over:
+    squeeze(-2)."""
+    S = log_decay.exp()[..., None] * S + _written(k, v)
+    return (q[..., None, :] @ S).squeeze(), S
+
+
+@wrong.case
+def squeezes_axis_one(S, q, k, v, log_decay):
+    """You squeeze axis 1, which is the one that the product left over only after exactly one batch axis. There may be none or
+    several, as with heads: count from the back, squeeze(-2)."""
+    S = log_decay.exp()[..., None] * S + _written(k, v)
+    return (q[..., None, :] @ S).squeeze(1), S
+
+
 @wrong.case
 def expands_a_gate_that_is_missing(S, q, k, v, log_decay):
     """You take one gate for each channel for granted. There may be a single one for the whole head, (*batch, 1), which

@@ -62,6 +62,26 @@ def does_not_rescale(a, b):
 
 
 @wrong.part
+def rescales_the_contexts_alone(a, b):
+    """You rescale the weights of the contexts, but add the totals as they are, and divide by them. The new total is the sum of
+    the rescaled ones, so that the weights of both contexts sum to 1."""
+    (c_a, m_a, l_a), (c_b, m_b, l_b) = a, b
+    maximum, total = torch.maximum(m_a, m_b), l_a + l_b
+    of_a, of_b = (m_a - maximum).exp() * l_a, (m_b - maximum).exp() * l_b
+    return (of_a[..., None] * c_a + of_b[..., None] * c_b) / total[..., None], maximum, total
+
+
+@wrong.part
+def returns_the_sum_of_the_old_totals(a, b):
+    """Your context is right, but the total that you return is the sum of the old ones. Return the sum of the rescaled totals,
+    by which you divide: the next merge counts on its unit."""
+    (c_a, m_a, l_a), (c_b, m_b, l_b) = a, b
+    maximum = torch.maximum(m_a, m_b)
+    of_a, of_b = (m_a - maximum).exp() * l_a, (m_b - maximum).exp() * l_b
+    return (of_a[..., None] * c_a + of_b[..., None] * c_b) / (of_a + of_b)[..., None], maximum, l_a + l_b
+
+
+@wrong.part
 def leaves_the_totals_out_of_the_weights(a, b):
     """You weigh the contexts by exp(own - new) alone, and divide by the new total. The weight of a context is its total times
     that factor: the weights then sum to what you divide by."""
@@ -77,10 +97,11 @@ def leaves_the_totals_out_of_the_weights(a, b):
 def takes_one_maximum_for_all_queries(a, b):
     """You take one maximum over all queries. Each query has its own: compare both tiles entry by entry, `torch.maximum(m_a,
     m_b)`."""
-    a, b = Partial(*a), Partial(*b)
-    maximum = torch.maximum(a.maximum, b.maximum).max().expand_as(a.maximum)
-    of_a, of_b = (x.total * (x.maximum - torch.where(maximum == -torch.inf, 0.0, maximum)).exp() for x in (a, b))
-    return Partial(_mean(of_a, of_b, a, b), maximum, of_a + of_b)
+    (c_a, m_a, l_a), (c_b, m_b, l_b) = a, b
+    maximum = torch.maximum(m_a.max(), m_b.max())
+    of_a, of_b = (m_a - maximum).exp() * l_a, (m_b - maximum).exp() * l_b
+    total = of_a + of_b
+    return (of_a[..., None] * c_a + of_b[..., None] * c_b) / total[..., None], maximum.expand_as(total), total
 
 
 @wrong.case

@@ -55,7 +55,9 @@ def _parts(q, k, v, mask, tile):
 def _exponentials(q, k, mask, at):
     """Exponentials of a tile's scores, without a maximum."""
     scores = q @ k[..., at, :].mT / math.sqrt(k.shape[-1])
-    return (scores if mask is None else scores.masked_fill(~mask[..., at], -torch.inf)).exp()
+    return (
+        scores if mask is None else scores.masked_fill(~mask.expand(*scores.shape[:-1], k.shape[-2])[..., at], -torch.inf)
+    ).exp()
 
 
 @wrong.idea
@@ -255,6 +257,17 @@ def expands_the_mask(q, k, v, mask=None, tile=64):
 
 
 @wrong.case
+def slices_a_mask_of_one_column(q, k, v, mask=None, tile=64):
+    """You slice the mask as it comes. It need only broadcast: one with a single column, (T_q, 1), has none for the second tile.
+    Expand it to T_k columns first."""
+    kept = None
+    for at in _slices(k.shape[-2], tile):
+        part = _part(q, k, v, mask, at)
+        kept = part if kept is None else merge(kept, part)
+    return ContextOnly(kept[0])
+
+
+@wrong.case
 def returns_what_was_kept(q, k, v, mask=None, tile=64):
     """You return all that you kept: context, maximum and total. Asked for is the context alone: `ContextOnly(kept[0])`."""
     return reduce(merge, _parts(q, k, v, mask, tile))
@@ -263,6 +276,7 @@ def returns_what_was_kept(q, k, v, mask=None, tile=64):
 @right
 def in_a_plain_loop(q, k, v, mask=None, tile=64):
     """The loop with a running maximum, sum and unnormalised context, which divides at the end."""
+    mask = None if mask is None else mask.expand(*mask.shape[:-1], k.shape[-2])
     top = torch.full(q.shape[:-1], -torch.inf)[..., None]
     total, summed = torch.zeros_like(top), torch.zeros(*q.shape[:-1], v.shape[-1])
     for start in range(0, k.shape[-2], tile):
@@ -280,6 +294,7 @@ def in_a_plain_loop(q, k, v, mask=None, tile=64):
 @right
 def merged_as_a_tree(q, k, v, mask=None, tile=64):
     """Merges equals, as a binary counter carries: after n tiles it keeps at most log₂ n parts. Merging is associative."""
+    mask = None if mask is None else mask.broadcast_to(*q.shape[:-1], k.shape[-2])
     kept = {}
     for at in _slices(k.shape[-2], tile):
         level, part = 0, _part(q, k, v, mask, at)
@@ -292,6 +307,8 @@ def merged_as_a_tree(q, k, v, mask=None, tile=64):
 @right
 def from_the_last_tile_to_the_first(q, k, v, mask=None, tile=64):
     """Starts with nothing, and takes the tiles in reverse: the order does not matter."""
+    if mask is not None and mask.shape[-1] == 1:
+        mask = mask.repeat_interleave(k.shape[-2], dim=-1)
     kept = (torch.zeros(*q.shape[:-1], v.shape[-1]), torch.full(q.shape[:-1], -torch.inf), torch.zeros(q.shape[:-1]))
     for at in reversed(_slices(k.shape[-2], tile)):
         kept = merge(_part(q, k, v, mask, at), kept)
@@ -323,6 +340,7 @@ def tiles_in_a_list_of_scores(q, k, v, mask=None, tile=64):
     tiles = _slices(k.shape[-2], tile)
     scores = [q @ k[..., at, :].mT / math.sqrt(k.shape[-1]) for at in tiles]
     if mask is not None:
+        mask = mask.expand(*q.shape[:-1], k.shape[-2])
         scores = [torch.where(mask[..., at], one, -torch.inf) for one, at in zip(scores, tiles, strict=True)]
     maximum = torch.stack([one.amax(-1, keepdim=True) for one in scores]).amax(0).clamp(min=-1e30)
     total = sum((one - maximum).exp().sum(-1, keepdim=True) for one in scores)
@@ -346,6 +364,12 @@ def _inputs(draw: Draw, *batch: int, tiles: float = 2.5, masked: bool = False, t
     T_k = math.ceil(tiles * tile)
     q, k, v = 2 * draw.normal(*batch, T_q, d_k), draw.normal(*batch, T_k, d_k), 1 + draw.normal(*batch, T_k, d_v)
     return q, k, v, draw.mask(*batch, T_q, T_k) if masked else None, tile
+
+
+def _of_queries(draw: Draw, *batch: int) -> Call:
+    """A mask of one column for all keys: some queries attend to none."""
+    q, k, v, _, tile = _inputs(draw, *batch)
+    return q, k, v, draw.mask(*batch, 1, q.shape[-2]).mT, tile
 
 
 def _extreme(draw: Draw) -> list[Call]:
@@ -391,7 +415,12 @@ exercise = Exercise(
         Property(
             "mask",
             "Each tile is masked by its own columns.",
-            lambda draw: [_inputs(draw, masked=True), _inputs(draw, 2, masked=True, tiles=3)],
+            lambda draw: [
+                _inputs(draw, masked=True),
+                _inputs(draw, 2, masked=True, tiles=3),
+                _of_queries(draw),
+                _of_queries(draw, 2),
+            ],
             points=2,
             needs=("last",),
         ),
