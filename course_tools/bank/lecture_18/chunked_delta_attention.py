@@ -346,6 +346,24 @@ def has_zeros_on_the_diagonal(q, k, v, beta, log_decay=None, chunk=64):
     return _by_chunks(q, k, v, beta, log_decay, chunk, solved=solved)
 
 
+@wrong.case
+def divides_by_beta(q, k, v, beta, log_decay=None, chunk=64):
+    """You divide both sides of the system by β, which then stands on its diagonal. Your contexts are right, but where β is 0
+    you divide by 0, and the gradient is NaN. Multiply the rows by β and keep the ones on the diagonal."""
+    return _by_chunks(
+        q,
+        k,
+        v,
+        beta,
+        log_decay,
+        chunk,
+        right_side=lambda here, S: here.v - here.since * (here.k @ S),
+        solved=lambda here, right: torch.linalg.solve_triangular(
+            (here.k @ here.k.mT * here.L).tril(-1) + torch.diag_embed(1 / here.b[..., 0]), right, upper=False
+        ),
+    )
+
+
 @right
 def with_rows_by_substitution(q, k, v, beta, log_decay=None, chunk=64):
     """The inverse of the triangular matrix by a general solver, in float64, over slices."""
@@ -474,6 +492,13 @@ def _inputs(draw: Draw, *batch: int, T: int | None = None, fades: bool = False, 
     return q, k, v, beta, -draw.uniform(*batch, T) if fades else None, chunk
 
 
+def _all_or_nothing(draw: Draw) -> Call:
+    """Positions that write nothing, and such as correct all of the error."""
+    q, k, v, beta, *rest = _inputs(draw, 1, T=7)
+    beta[..., 1::3], beta[..., 2::3] = 0.0, 1.0
+    return q, k, v, beta, *rest
+
+
 def _long(draw: Draw) -> list[Call]:
     """So many positions that one matrix for all of them costs many times as much as the chunks'."""
     k = F.normalize(draw.normal(1, 512, 3), dim=-1)
@@ -502,7 +527,7 @@ exercise = Exercise(
         Property(
             "one chunk",
             "Inside a chunk, each position is corrected by what all earlier ones wrote.",
-            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7)],
+            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7), _all_or_nothing(draw)],
             points=3,
             needs=("one position",),
         ),
@@ -535,7 +560,10 @@ exercise = Exercise(
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3, fades=True), _inputs(draw)],
             needs=("faded chunks",),
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2, T=7, fades=True, chunk=2), _inputs(draw, 2, T=5)], needs=("batch",)),
+        has_gradient(
+            lambda draw: [_inputs(draw, 2, T=7, fades=True, chunk=2), _inputs(draw, 2, T=5), _all_or_nothing(draw)],
+            needs=("batch",),
+        ),
         leaves_inputs(lambda draw: [_inputs(draw, 2, fades=True)]),
     ),
     wrong=wrong,

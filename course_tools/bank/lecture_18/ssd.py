@@ -170,6 +170,24 @@ def cuts_the_triangle_after_exp(x, dt, A, B, C):
     return (C @ B.mT * mask) @ (dt[..., None] * x)
 
 
+@wrong.case
+def wants_a_number_for_each_head(x, dt, A, B, C):
+    """You take a tensor A for a row with one number for each head, and index its first axis. It only has to broadcast to
+    (*batch), and may have no axis at all: give it a last one, `A[..., None]`."""
+    A = A[:, None] if torch.is_tensor(A) else A
+    return (C @ B.mT * decay_mask(dt * A)) @ (dt[..., None] * x)
+
+
+@wrong.case
+def takes_the_logarithm_of_the_steps(x, dt, A, B, C):
+    """You put dt into the exponent, by its logarithm. A step of length 0 leaves a position out, and your outputs do so, but its
+    gradient is NaN: 0 · ∞. Multiply by dt outside of the exponential."""
+    total = _gates(dt, A).cumsum(-1)
+    exponent = total[..., :, None] - total[..., None, :] + dt.log()[..., None, :]
+    future = torch.ones(dt.shape[-1], dt.shape[-1], dtype=torch.bool).triu(1)
+    return (C @ B.mT * exponent.masked_fill(future, -torch.inf).exp()) @ x
+
+
 @wrong.part
 def takes_a_softplus_of_the_steps(x, dt, A, B, C):
     """You take a softplus of dt. Models do so before, to make a length of what they have learned; here `dt` holds the lengths
@@ -246,9 +264,21 @@ def _inputs(draw: Draw, *batch: int, T: int | None = None, A: float | torch.Tens
     return draw.normal(*batch, T, d), 0.2 + draw.uniform(*batch, T), A, draw.normal(*batch, T, n), draw.normal(*batch, T, n)
 
 
+def _left_out(draw: Draw) -> Call:
+    """Steps of length 0 among the others."""
+    x, dt, A, B, C = _inputs(draw, 2, T=7)
+    dt[..., 1::3] = 0.0
+    return x, dt, A, B, C
+
+
 def _heads(draw: Draw) -> Call:
     """Each head fades at a rate of its own."""
     return _inputs(draw, 2, 3, T=5, A=-0.1 - draw.uniform(3))
+
+
+def _of_any_shape(draw: Draw) -> list[Call]:
+    """A number for each head, one for each sequence, and a tensor without axes."""
+    return [_heads(draw), *(_inputs(draw, 2, 3, T=5, A=-0.1 - A) for A in (draw.uniform(2, 1), draw.uniform(1)[0]))]
 
 
 exercise = Exercise(
@@ -270,7 +300,7 @@ exercise = Exercise(
         Property(
             "faded",
             "From step to step, the state fades by exp(dt A).",
-            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7, A=-0.3)],
+            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7, A=-0.3), _left_out(draw)],
             points=3,
             needs=("one position",),
         ),
@@ -286,8 +316,8 @@ exercise = Exercise(
             lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
             needs=("faded",),
         ),
-        Property("heads", "A may hold one number for each head.", lambda draw: [_heads(draw)], needs=("batch",)),
-        has_gradient(lambda draw: [_inputs(draw, 2), _heads(draw)], needs=("heads", "fast")),
+        Property("heads", "A may hold one number for each head.", _of_any_shape, needs=("batch",)),
+        has_gradient(lambda draw: [_inputs(draw, 2), _heads(draw), _left_out(draw)], needs=("heads", "fast")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _heads(draw)]),
     ),
     wrong=wrong,
