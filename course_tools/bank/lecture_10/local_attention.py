@@ -187,6 +187,14 @@ def multiplies_a_window_by_a_row(q, k, v, rows, columns, stride=1):
     return _inside(scores, k, v, rows, stride)
 
 
+@wrong.case
+def forbids_with_minus_a_hundred(q, k, v, rows, columns, stride=1):
+    """You give positions outside of the image a score of -100. Where all scores inside are lower still, the positions outside
+    get the weight: only -∞ is below every score."""
+    scores = _scores(q, k, rows, columns, stride).masked_fill(~_mask(k, rows, stride), -100.0)
+    return _mixed(scores.softmax(-1), v, rows, stride)
+
+
 @right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
     """The padded image cut out for each offset: its scores, and its part of the context. No windows are built."""
@@ -205,7 +213,8 @@ def in_einsum(q, k, v, rows, columns, stride=1):
     size = rows.shape[-2]
     r = torch.cat([rows.repeat_interleave(size, -2), torch.cat([columns] * size, -2)], dim=-1)[..., None, None, :, :]
     scores = torch.einsum("...d,...nd->...n", q, local_windows(k, size, stride) + r)
-    f = (scores - scores.amax(-1, keepdim=True)).exp() * window_mask(*k.shape[-3:-1], size, stride)
+    scores = torch.where(_mask(k, rows, stride), scores, -torch.inf)
+    f = (scores - scores.amax(-1, keepdim=True)).exp()
     weights = f / f.sum(-1, keepdim=True)
     return torch.einsum("...n,...nd->...d", weights, local_windows(v, size, stride)), weights
 
@@ -274,6 +283,12 @@ def _with(call: Call, **replaced: float) -> Call:
     return (*(torch.full_like(x, replaced[n]) if n in replaced else x for n, x in zip(names, call, strict=False)), call[-1])
 
 
+def _opposed(draw: Draw) -> Call:
+    """Keys that point far away from all queries: the scores are all around -300."""
+    q, k, *others = _looked_at(draw, 2)
+    return q.abs(), -100 * k.abs(), *others
+
+
 def _pixels(draw: Draw) -> list[Call]:
     return [_looked_at(draw, 2), _looked_at(draw, 2, size=5, H=3), _looked_at(draw, 1, stride=2)]
 
@@ -319,12 +334,13 @@ exercise = Exercise(
         ),
         Property(
             "heads",
-            "A batch with heads, each with its own offsets or all with the same; a single image; an image of one row.",
+            "Heads with their own offsets or all with the same; a single image, an image of one row; scores far below 0.",
             lambda draw: [
                 _looked_at(draw, 2, 3, heads=(3,)),
                 _looked_at(draw, 2, 3),
                 _looked_at(draw),
                 _looked_at(draw, 2, H=1)[:-1],
+                _opposed(draw),
             ],
             needs=("offsets",),
         ),

@@ -128,6 +128,15 @@ def turns_the_result(weights):
     return _rolled(weights, _with_residual(weights.mean(-3), weights)).mT
 
 
+@wrong.case
+def expects_a_batch_where_no_layer_is(weights):
+    """Without layers, you give the identity one axis of a batch. The weights have as many batch axes as they have, possibly
+    none: they are the axes between the layers and the heads."""
+    if len(weights) == 0:
+        return torch.eye(weights.shape[-1]).expand(weights.shape[1], -1, -1)
+    return rollout(weights)
+
+
 @right
 def from_the_top(weights):
     """From the last layer down to the first, the residual path as a sum."""
@@ -236,7 +245,7 @@ exercise = Exercise(
             lambda draw: [*_stacks(draw), _stack(draw, 2, 2, 3)],
             needs=("heads", "layers"),
         ),
-        Property("none", "Without layers, the result is the identity.", lambda draw: [_stack(draw, 0, 2)]),
+        Property("none", "Without layers, the result is the identity.", lambda draw: [_stack(draw, 0, 2), _stack(draw, 0)]),
         has_gradient(lambda draw: [_stack(draw, 3, 2)], needs=("all",)),
         leaves_inputs(_stacks),
     ),

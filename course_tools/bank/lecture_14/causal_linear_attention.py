@@ -175,6 +175,17 @@ def divides_by_a_row(phi_q, phi_k, v, mask=None):
     return (phi_q.unsqueeze(-2) @ S).squeeze(-2) / (phi_q * z).sum(-1)
 
 
+@wrong.case
+def looks_for_keys_alone(phi_q, phi_k, v, mask=None):
+    """You set the context to 0 where no key is visible so far, and divide elsewhere. φ(q)ᵀz is also 0 where the features of the
+    query are all 0, and 0 / 0 is NaN: look at φ(q)ᵀz itself."""
+    phi_k = mask_features(phi_k, mask)
+    z = phi_k.cumsum(-2)
+    read = (phi_q[..., None] * (phi_k[..., :, None] * v[..., None, :]).cumsum(-3)).sum(-2)
+    nothing = (z == 0).all(-1, keepdim=True)
+    return torch.where(nothing, 0.0, read / torch.where(nothing, 1.0, (phi_q * z).sum(-1, keepdim=True)))
+
+
 @right
 def position_by_position(phi_q, phi_k, v, mask=None):
     """A loop that carries S and z along and reads them at each position."""
@@ -288,6 +299,13 @@ def _late(draw: Draw) -> Call:
     return phi_q, phi_k, v, mask
 
 
+def _silent(draw: Draw) -> Call:
+    """The features of one query are all 0, and those of the keys are not."""
+    phi_q, phi_k, v = _inputs(draw, 2, T=5)
+    phi_q[1, 3] = 0.0
+    return phi_q, phi_k, v
+
+
 def _faint(draw: Draw) -> Call:
     """Features as small as those of very negative entries: a constant beside them would be seen."""
     phi_q, phi_k, v = _inputs(draw, 1, T=7)
@@ -336,7 +354,10 @@ exercise = Exercise(
             needs=("past",),
         ),
         Property(
-            "all masked", "Where all keys so far are masked, the context is 0.", lambda draw: [_late(draw)], needs=("mask",)
+            "all masked",
+            "Where all keys so far are masked, or a query has no features, the context is 0.",
+            lambda draw: [_late(draw), _silent(draw)],
+            needs=("mask",),
         ),
         has_gradient(lambda draw: [_inputs(draw, 2), _masked(draw, 2, 3), _late(draw)], needs=("batch", "mask")),
         leaves_inputs(lambda draw: [_inputs(draw, 2), _masked(draw, 2)]),

@@ -169,6 +169,16 @@ def replaces_the_nan_afterwards(S, z, phi_q, phi_k, v):
     return ((phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True)).nan_to_num(), S, z
 
 
+@wrong.case
+def looks_for_keys_alone(S, z, phi_q, phi_k, v):
+    """You set the context to 0 where z is 0, and divide elsewhere. φ(q)ᵀz is also 0 where the features of the query are all 0,
+    and 0 / 0 is NaN: look at φ(q)ᵀz itself."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    nothing = (z == 0).all(-1, keepdim=True)
+    similarity = torch.where(nothing, 1.0, (phi_q * z).sum(-1, keepdim=True))
+    return torch.where(nothing, 0.0, (phi_q[..., :, None] * S).sum(-2) / similarity), S, z
+
+
 @right
 def replaces_the_divisor(S, z, phi_q, phi_k, v):
     """A divisor of 0 becomes 1."""
@@ -273,6 +283,13 @@ def _hidden(draw: Draw) -> Call:
     return S, z, phi_q, phi_k, v
 
 
+def _silent(draw: Draw) -> Call:
+    """The features of one query are all 0, and z is not."""
+    S, z, phi_q, phi_k, v = _inputs(draw, 3)
+    phi_q[1] = 0.0
+    return S, z, phi_q, phi_k, v
+
+
 def _padding(draw: Draw) -> Call:
     """The first position is padding, and asks nothing: its context is 0, whatever S and z are."""
     S, z, phi_q, phi_k, v = _hidden(draw)
@@ -310,7 +327,10 @@ exercise = Exercise(
             needs=("context",),
         ),
         Property(
-            "no similarity", "Where all similarities are 0, the context is 0.", lambda draw: [_hidden(draw)], needs=("context",)
+            "no similarity",
+            "Where all similarities are 0, the context is 0.",
+            lambda draw: [_hidden(draw), _silent(draw)],
+            needs=("context",),
         ),
         has_gradient(lambda draw: [_inputs(draw, 2), _padding(draw)], needs=("batch", "no similarity")),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),

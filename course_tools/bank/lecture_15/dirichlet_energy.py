@@ -151,6 +151,14 @@ def compares_all_pairs_of_nodes(x, edges):
     return 0.5 * (x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum((-3, -2, -1))
 
 
+@wrong.case
+def forgets_the_batch_without_edges(x, edges):
+    """Without edges you return a single 0. Each graph of a batch has its energy: as many zeros as there are graphs."""
+    if edges.shape[1] == 0:
+        return 0 * x.sum()
+    return dirichlet_energy(x, edges)
+
+
 @right
 def edge_by_edge(x, edges):
     """A loop over the edges, each with the dot product of its difference with itself."""
@@ -259,7 +267,7 @@ exercise = Exercise(
             lambda draw: [
                 _graph(draw, 5),
                 _graph(draw, 7, make=edge_lists.tangled),
-                (draw.normal(5, 2), torch.empty(2, 0, dtype=torch.int64)),
+                *((draw.normal(*shape, 5, 2), torch.empty(2, 0, dtype=torch.int64)) for shape in ((), (3,))),
             ],
             needs=("sum",),
         ),

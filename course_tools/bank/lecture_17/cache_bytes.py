@@ -138,6 +138,13 @@ def always_wants_a_window(n_layers, n_groups, d_k, T, window=None, bytes_per_num
     return 2 * n_layers * n_groups * d_k * min(T, window) * bytes_per_number
 
 
+@wrong.case
+def keeps_at_least_one_token(n_layers, n_groups, d_k, T, window=None, bytes_per_number=2):
+    """You count one token even where none has been read. Before the first token the cache is empty: with T = 0 it takes 0
+    bytes."""
+    return 2 * n_layers * n_groups * d_k * max(_kept(T, window), 1) * bytes_per_number
+
+
 @right
 def by_tensors_without_memory(n_layers, n_groups, d_k, T, window=None, bytes_per_number=2):
     """The tensors themselves, on a device that has no memory, and their bytes."""
@@ -210,7 +217,7 @@ exercise = Exercise(
         Property(
             "factors",
             "Each layer, each head of keys and values and each token takes as much.",
-            lambda draw: [_sizes(draw), (1, 1, 5, 7), (1, 7, 5, 1), (7, 1, 5, 1)],
+            lambda draw: [_sizes(draw), (1, 1, 5, 7), (1, 7, 5, 1), (7, 1, 5, 1), (3, 2, 5, 0)],
             points=3,
             needs=("one token",),
         ),

@@ -196,6 +196,15 @@ def returns_the_weights_first(q, k, v, mask=None):
     return weights, context
 
 
+@wrong.case
+def asks_for_a_row_for_each_query(q, k, v, mask=None):
+    """You give the mask a row for each query by `reshape` or `view`. A mask of padding has a single row for all queries,
+    (B, 1, 1, T_k): let it broadcast, or use `expand`."""
+    if mask is not None:
+        mask = mask.reshape(*mask.shape[:-2], q.shape[-2], k.shape[-2])
+    return scaled_dot_product_attention(q, _copied(k, q), _copied(v, q), mask)
+
+
 @right
 def by_an_index(q, k, v, mask=None):
     """The number of its head of keys for each head of queries, and the softmax by hand."""
@@ -291,9 +300,10 @@ def _inputs(draw: Draw, *batch: int, g: int | None = None, r: int | None = None)
 
 
 def _masked(draw: Draw) -> list[Call]:
-    """One mask for all, and one for each sequence."""
+    """One mask for all, one for each sequence, and one of padding: a row for all queries of a sequence."""
     q, k, v = _inputs(draw, 2)
-    return [(q, k, v, draw.mask(*shape, q.shape[-2], k.shape[-2])) for shape in ((), (2, 1))]
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    return [(q, k, v, draw.mask(*shape, T_k)) for shape in ((T_q,), (2, 1, T_q), (2, 1, 1))]
 
 
 def _masked_by_head(draw: Draw) -> list[Call]:

@@ -229,6 +229,14 @@ def fills_with_plus_infinity(log_decay):
     return _differences(log_decay).masked_fill(_later(log_decay), torch.inf).exp()
 
 
+@wrong.case
+def bounds_the_running_sum(log_decay):
+    """You bound the running sum from below. It may fall without limit in a long text, and only differences count: beyond your
+    bound they are all 0, and nothing fades any more."""
+    total = log_decay.cumsum(-1).clamp(min=-500.0)
+    return _masked_exp(total[..., :, None] - total[..., None, :])
+
+
 @right
 def by_masked_sums(log_decay):
     """Each column's logarithms are kept below its diagonal and summed down the rows."""
@@ -302,6 +310,13 @@ def _small(draw: Draw) -> Call:
     return (-20 * (1 + draw.uniform(2, 11)),)
 
 
+def _after_much(draw: Draw) -> Call:
+    """Gates of ordinary size, after one that takes the running sum to -1,000; all sums are exact in float32."""
+    log_decay = -draw.integers(1, 33, 2, 7) / 16
+    log_decay[:, 0] = -1000.0
+    return (log_decay,)
+
+
 def _open(draw: Draw) -> Call:
     """Gates of 1, between others: nothing fades there."""
     (log_decay,) = _decays(draw, 1)
@@ -333,8 +348,8 @@ exercise = Exercise(
         ),
         Property(
             "small gates",
-            "Gates near 0 give zeros, and no NaN.",
-            lambda draw: [_small(draw)],
+            "Gates near 0 give zeros, and no NaN; what comes after them fades as elsewhere.",
+            lambda draw: [_small(draw), _after_much(draw)],
             needs=("products",),
         ),
         Property(
