@@ -54,6 +54,8 @@ def _wanted(logits, classes, queries):
 def _classes(logits, wanted, no_object):
     weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
     weight[-1] = no_object
+    if not weight[wanted].any():
+        return 0.0 * logits.sum()
     return F.cross_entropy(logits.mT, wanted, weight)
 
 
@@ -193,6 +195,15 @@ def compares_every_pair(logits, boxes, classes, targets, queries, no_object=0.1)
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1, every.sum() / max(len(b), 1)
 
 
+@wrong.case
+def divides_by_no_weight(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You divide the loss of the classes by the sum of the weights, also where it is 0: without an object and with `no_object`
+    = 0. Then 0 / 0 is NaN, and the loss should be 0."""
+    weight = logits.new_ones(logits.shape[-1]).index_fill(0, torch.tensor([logits.shape[-1] - 1]), no_object)
+    classified = F.cross_entropy(logits.mT, _wanted(logits, classes, queries), weight)
+    return classified, *_boxes(boxes, classes, targets, queries)
+
+
 @right
 def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0.1):
     """torch's weighed cross-entropy and l1_loss; GIoU as a diagonal."""
@@ -215,7 +226,7 @@ def picture_by_picture(logits, boxes, classes, targets, queries, no_object=0.1):
         l1 = l1 + (boxes[b, where[m]] - targets[b, m]).abs().sum()
         apart = apart + (1 - _each_giou(boxes[b, where[m]], targets[b, m])).sum()
         weights, count = weights + weight.sum(), count + len(m)
-    return total / weights, l1 / max(count, 1), apart / max(count, 1)
+    return total / torch.where(weights > 0, weights, 1.0), l1 / max(count, 1), apart / max(count, 1)
 
 
 @right
@@ -229,7 +240,7 @@ def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object
     count = pairs.sum().clamp(min=1)
     l1 = (torch.cdist(boxes, targets, p=1) * pairs).sum() / count
     apart = ((1 - giou(to_corners(boxes), to_corners(targets))) * pairs).sum() / count
-    return (each * weight).sum() / weight.sum(), l1, apart
+    return (each * weight).sum() / weight.sum().clamp(min=1e-30), l1, apart
 
 
 @stranger
@@ -279,9 +290,10 @@ def _padded(draw: Draw) -> list[Call]:
 
 
 def _empty(draw: Draw) -> list[Call]:
-    """Images without any object."""
+    """Images without any object; then with a weight of 0 for all queries."""
     logits, boxes, classes, targets, queries = _scene(draw, 2, 3, 2, 5)
-    return [(logits, boxes, torch.full_like(classes, -1), targets, torch.full_like(queries, -1))]
+    call = logits, boxes, torch.full_like(classes, -1), targets, torch.full_like(queries, -1)
+    return [call, (*call, 0.0)]
 
 
 def _weighed(draw: Draw) -> list[Call]:
@@ -308,7 +320,12 @@ exercise = Exercise(
             "weight", "A query without an object has the weight no_object.", _weighed, right_result(0), needs=("classes",)
         ),
         Property("padding", "Padding has no effect.", _padded, needs=("classes", "distance")),
-        Property("nothing", "Images without an object: the losses of the boxes are 0.", _empty, needs=("classes", "distance")),
+        Property(
+            "nothing",
+            "Images without an object: the losses of the boxes are 0, and that of the classes where all weights are 0.",
+            _empty,
+            needs=("classes", "distance"),
+        ),
         has_gradient(lambda draw: [_scene(draw), *_padded(draw)], needs=("padding", "agreement")),
         leaves_inputs(_padded),
     ),

@@ -173,6 +173,15 @@ def weighs_all_neighbours_alike(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 
+@wrong.case
+def forgets_the_heads_without_edges(scores, values, edges):
+    """Without edges you return the zeros of a single head. Each head and each graph has a context: as many zeros as there are
+    values."""
+    if edges.shape[1] == 0:
+        return Attended(torch.zeros(values.shape[-2:]), scores)
+    return attend_edges(scores, values, edges)
+
+
 @right
 def nodes_against_edges(scores, values, edges):
     """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""
@@ -303,7 +312,7 @@ exercise = Exercise(
                 _edges(draw, 5, make=edge_lists.tangled),
                 _edges(draw, 7, make=edge_lists.tangled),
                 (draw.normal(3), draw.normal(7, 2), torch.tensor([[6, 5, 6], [0, 6, 1]])),
-                (draw.normal(0), draw.normal(3, 2), torch.empty(2, 0, dtype=torch.int64)),
+                *((draw.normal(*h, 0), draw.normal(*h, 3, 2), torch.empty(2, 0, dtype=torch.int64)) for h in ((), (5,))),
             ],
             points=2,
             needs=("mixing",),

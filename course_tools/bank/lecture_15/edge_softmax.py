@@ -158,6 +158,14 @@ def forgets_to_divide(scores, edges, n_nodes):
     return (scores - largest.gather(-1, query)).exp()
 
 
+@wrong.case
+def forgets_the_heads_without_edges(scores, edges, n_nodes):
+    """Without edges you return one empty list. There is an empty one for each head: a result has the shape of the scores."""
+    if edges.shape[1] == 0:
+        return scores.flatten()
+    return edge_softmax(scores, edges, n_nodes)
+
+
 @right
 def node_by_node(scores, edges, n_nodes):
     """A loop over the nodes: the softmax of each node's edges, written to the places where they stand."""
@@ -252,7 +260,7 @@ def _apart(draw: Draw, low: float, high: float) -> Call:
 
 
 def _none(draw: Draw) -> list[Call]:
-    return [(draw.normal(0), torch.empty(2, 0, dtype=torch.int64), 3)]
+    return [(draw.normal(*heads, 0), torch.empty(2, 0, dtype=torch.int64), 3) for heads in ((), (3,))]
 
 
 exercise = Exercise(

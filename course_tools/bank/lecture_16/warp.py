@@ -206,6 +206,15 @@ def measures_the_height_in_widths(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], half)
 
 
+@wrong.case
+def loses_the_sign_of_the_determinant(images, A, t):
+    """You divide by the size of the determinant. A matrix that mirrors has a negative one, and its sign belongs to the
+    inverse."""
+    (a, b), (c, d) = (row.unbind(-1) for row in A.unbind(-2))
+    adjugate = torch.stack([d, -b, -c, a], dim=-1).unflatten(-1, (2, 2))
+    return warp(images, torch.linalg.inv(adjugate / (a * d - b * c).abs()[:, None, None]), t)
+
+
 @right
 def with_a_grid_of_its_own(images, A, t):
     """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""
@@ -307,6 +316,11 @@ def _matrices(draw: Draw, B: int) -> torch.Tensor:
     return _eye(B) + 0.8 * (draw.uniform(B, 2, 2) - 0.5)
 
 
+def _mirrors(draw: Draw, B: int) -> torch.Tensor:
+    """The same, and left and right exchanged."""
+    return _matrices(draw, B) * torch.tensor([-1.0, 1.0])
+
+
 def _turns(draw: Draw, B: int) -> torch.Tensor:
     angle = 6.3 * draw.uniform(B)
     cos, sin = angle.cos(), angle.sin()
@@ -353,7 +367,7 @@ exercise = Exercise(
         Property(
             "both",
             "Any matrix that is not singular, then the shift: r goes to A r + t.",
-            lambda draw: [_image(draw, _matrices(draw, 1), draw.normal(1, 2, scale=1.5)) for _ in range(2)],
+            lambda draw: [_image(draw, M, draw.normal(1, 2, scale=1.5)) for M in (_matrices(draw, 1), _mirrors(draw, 1))],
             points=2,
             needs=("shift", "rotation"),
         ),
