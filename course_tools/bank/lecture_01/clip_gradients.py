@@ -152,6 +152,14 @@ def clip_always_and_nothing_of_nothing(gradients, max_norm):
     return [g * max_norm / norm for g in gradients]
 
 
+@wrong.case
+def loops_over_the_rows(gradients, max_norm):
+    """You loop over the rows of each tensor. A parameter may be a single number, such as a temperature; its gradient
+    has no axis to loop over."""
+    squares = [row.square().sum() for g in gradients for row in g]
+    return [g * torch.clamp(max_norm / torch.stack(squares).sum().sqrt(), max=1.0) for g in gradients]
+
+
 @right
 def flattens_into_one_vector(gradients, max_norm):
     """All gradients as one long vector: clip that, then cut it up again."""
@@ -249,8 +257,8 @@ def clip_with_two_mistakes(gradients, max_norm):
 def _gradients(draw: Draw, n: int, norm: float) -> list[torch.Tensor]:
     """Draw n gradients of different shapes and different lengths whose joint norm is `norm`."""
     sizes = draw.sizes(3)
-    shapes = [(sizes[0],), (sizes[1], sizes[2]), (sizes[2],), (1,)][:n]
-    tensors = [draw.normal(*shape, scale=float(3**i)) for i, shape in enumerate(shapes)]
+    shapes = [(sizes[0],), (sizes[1], sizes[2]), (2, 1, sizes[2]), ()][:n]
+    tensors = [draw.normal(1, *shape, scale=float(3**i))[0] for i, shape in enumerate(shapes)]
     joint = torch.cat([t.flatten() for t in tensors]).norm()
     return [t * (norm / joint) for t in tensors]
 

@@ -216,6 +216,18 @@ def always_wants_a_mask(scores, values, mask=None):
     return Attended(weights @ values, weights)
 
 
+@wrong.case
+def makes_a_batch_of_a_mask_of_two_axes(scores, values, mask=None):
+    """You insert a batch axis in a mask of two axes. Scores without a batch, (T_q, T_k), then get this axis too, and with them
+    your result; a mask of two axes broadcasts as it is."""
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        mask = mask[None] if mask.dim() == 2 else mask
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return weights @ values, weights
+
+
 @right
 def by_logsumexp(scores, values, mask=None):
     """The logarithm of the denominator by logsumexp over the allowed keys, then one exponential."""
@@ -372,7 +384,7 @@ exercise = Exercise(
         Property(
             "mask",
             "A forbidden key gets weight 0, and the weights of the others sum to 1.",
-            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0), _of_all(draw)],
+            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0), _of_all(draw), _masked(draw)],
             points=2,
             needs=("softmax",),
         ),

@@ -220,11 +220,21 @@ def adds_a_little_to_every_weight(log_p, weights, looks, baseline, entropy_weigh
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
 
 
+@wrong.case
+def adds_the_smallest_number(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You add the smallest normal number to every weight. The values are right, but at a weight of 0 the gradient of your
+    logarithm is 1 / tiny, about 10³⁸: clamp passes none back."""
+    log_weights = (weights + torch.finfo(weights.dtype).tiny).log()
+    log_looks = log_weights.gather(-1, looks[..., None]).sum((1, 2))
+    entropy = -(weights * log_weights).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
+
+
 @right
 def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
-    """torch's negative log-likelihood of the drawn regions, and its entropy function."""
+    """torch's negative log-likelihood of the drawn regions, and its x log y for the entropy."""
     surprise = F.nll_loss(weights.clamp(min=TINY).log().transpose(1, 2), looks, reduction="none")
-    entropies = torch.special.entr(weights).sum((1, 2))
+    entropies = -torch.xlogy(weights, weights.clamp(min=TINY)).sum((1, 2))
     with torch.no_grad():
         reward = log_p - baseline
     return (reward * surprise.sum(1) - log_p).mean() - entropy_weight * entropies.mean()
@@ -343,7 +353,7 @@ exercise = Exercise(
             _rounded,
             needs=("entropy",),
         ),
-        has_gradient(_curious(1, 3), needs=("entropy", "gradient paths")),
+        has_gradient(lambda draw: [*_curious(1, 3)(draw), *_rounded(draw)], needs=("gradient paths", "rounded")),
         leaves_inputs(_curious(2)),
     ),
     wrong=wrong,

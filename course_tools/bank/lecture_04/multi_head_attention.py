@@ -275,14 +275,36 @@ def cuts_the_values_as_the_queries(queries, keys, values, W_q, W_k, W_v, W_o, n_
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong.case
+def stacks_keys_and_values(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You stack keys and values in one tensor to project them together. They have as many positions, but d_in_k and d_in_v may
+    differ: project each by its own matrix."""
+    keys, values = torch.stack([keys, values])
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.case
+def wants_two_axes_of_every_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You insert an axis of heads before the last two axes of every mask without one. A mask (T_k,) has only one axis: it
+    broadcasts as it is."""
+    if mask is not None and mask.dim() <= queries.dim():
+        mask = mask.unsqueeze(-3)
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask)
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
     q, k, v = (einsum(x, rearrange(W, "(h d) c -> h d c", h=n_heads), "... t c, h d c -> ... h t d") for x, W in pairs)
     scores = einsum(q, k, "... q d, ... k d -> ... q k") / math.sqrt(q.shape[-1])
-    allowed = mask if mask is None or mask.dim() > queries.dim() else mask[..., None, :, :]
-    context, weights = attend(scores, v, allowed)
+    if mask is not None and mask.dim() <= queries.dim():
+        mask = torch.atleast_2d(mask)[..., None, :, :]
+    context, weights = attend(scores, v, mask)
     return einsum(context, rearrange(W_o, "m (h d) -> m h d", h=n_heads), "... h t d, m h d -> ... t m"), weights
 
 
@@ -319,7 +341,7 @@ def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, ma
     projected = (queries @ W_q.T, keys @ W_k.T, values @ W_v.T)
     q, k, v = (split_heads(x, n_heads).reshape(-1, x.shape[-2], x.shape[-1] // n_heads) for x in projected)
     if mask is not None:
-        mask = mask if mask.dim() > queries.dim() else mask.unsqueeze(-3)
+        mask = mask if mask.dim() > queries.dim() else torch.atleast_2d(mask).unsqueeze(-3)
         mask = mask.expand(*batch, n_heads, T_q, T_k).reshape(-1, T_q, T_k)
     context, weights = scaled_dot_product_attention(q, k, v, mask)
     context, weights = (x.view(*batch, n_heads, T_q, -1) for x in (context, weights))
@@ -402,6 +424,18 @@ def _cross(draw: Draw, *batch: int) -> Call:
     return q, k, v, *_weights(draw, 3, d_k, d_v, d_q, d_m, 4)
 
 
+def _wide_values(draw: Draw) -> Call:
+    """Values that have another size than the keys."""
+    q, k, v, W_q, W_k, W_v, *rest = _cross(draw, 2)
+    return q, k, draw.normal(*v.shape[:-1], 6), W_q, W_k, draw.normal(len(W_v), 6, scale=0.5), *rest
+
+
+def _masked_keys(draw: Draw) -> Call:
+    """A mask of one axis, the same for all queries of all sequences."""
+    q, k, v, *rest = _cross(draw, 2)
+    return q, k, v, *rest, draw.mask(k.shape[-2])
+
+
 def _masked(draw: Draw, *batch: int, padding: bool = False, of_all: bool = False) -> Call:
     q, k, v, *rest = _cross(draw, *batch)
     return q, k, v, *rest, draw.mask(*(() if of_all else batch), 1 if padding else q.shape[-2], k.shape[-2])
@@ -444,7 +478,7 @@ exercise = Exercise(
         Property(
             "sizes",
             "Every size may differ, and keys may come from another sequence.",
-            lambda draw: [_cross(draw, 1)],
+            lambda draw: [_cross(draw, 1), _wide_values(draw)],
             needs=("heads",),
         ),
         Property(
@@ -456,14 +490,15 @@ exercise = Exercise(
                 _masked(draw, 2, padding=True),
                 _masked(draw, 2, of_all=True),
                 _masked(draw, 2, 3),
+                _masked(draw),
             ],
             points=3,
             needs=("sizes",),
         ),
         Property(
             "mask of heads",
-            "A mask may have an axis of heads, of size 1 or n_heads.",
-            lambda draw: [_masked_heads(draw, 1), _masked_heads(draw, 3)],
+            "A mask may have an axis of heads, of size 1 or n_heads, or the axis of keys alone.",
+            lambda draw: [_masked_heads(draw, 1), _masked_heads(draw, 3), _masked_keys(draw)],
             needs=("sizes",),
         ),
         Property(

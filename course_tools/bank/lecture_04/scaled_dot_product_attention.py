@@ -244,6 +244,19 @@ def exponentiates_without_the_largest_score(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong.case
+def makes_a_batch_of_a_mask_of_two_axes(q, k, v, mask=None):
+    """You insert a batch axis in a mask of two axes. Queries without a batch, (T_q, d_k), then get this axis too, and with them
+    your result; a mask of two axes broadcasts as it is."""
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        mask = mask[None] if mask.dim() == 2 else mask
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return weights @ v, weights
+
+
 @right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""
@@ -390,7 +403,7 @@ exercise = Exercise(
         Property(
             "mask",
             "A forbidden key gets weight 0, and the weights of the others sum to 1.",
-            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw), _outscored(draw)],
+            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw), _outscored(draw), _masked(draw, d_k=1)],
             points=4,
             needs=("average",),
         ),

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import multi_head_attention
+from course_lib.attention import multi_head_attention, scaled_dot_product_attention
+from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.blocks import decoder_block, encoder_block, feed_forward, post_norm
 from course_lib.primitives import causal_mask, layer_norm
 from course_tools.checks.exercise import (
@@ -183,6 +184,18 @@ def adds_nothing_to_the_words(x, memory, own, cross, network, norms, n_heads, me
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong.case
+def inserts_the_head_axis_after_the_first_axis(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You insert the axis of heads after the first axis of the mask. That is right for (B, T, T_k) only: a mask (T, T_k) for
+    all sequences needs that axis in front, and `multi_head_attention` puts it there."""
+    x = _looked_back(x, own, n_heads, norms[0])
+    W_q, W_k, W_v, W_o = cross
+    q, k, v = (split_heads(y @ W.mT, n_heads) for y, W in ((x, W_q), (memory, W_k), (memory, W_v)))
+    context, _ = scaled_dot_product_attention(q, k, v, None if memory_mask is None else memory_mask.unsqueeze(1))
+    x = layer_norm(x + merge_heads(context) @ W_o.mT, *norms[1])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
+
+
 @right
 def with_torch_functions(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """torch's linear layers, fused attention (causal by its own switch) and layer norm, and no function of the course."""
@@ -289,7 +302,13 @@ def _cross(draw: Draw) -> list[Call]:
 
 def _masked(draw: Draw) -> list[Call]:
     x, memory, *rest = _block(draw, 2)
-    return [(x, memory, *rest, draw.mask(2, 1, memory.shape[1])), (x, memory, *rest, draw.mask(2, x.shape[1], memory.shape[1]))]
+    T, T_k = x.shape[1], memory.shape[1]
+    return [(x, memory, *rest, draw.mask(*shape)) for shape in ((2, 1, T_k), (2, T, T_k))]
+
+
+def _masked_alike(draw: Draw) -> list[Call]:
+    x, memory, *rest = _block(draw, 2)
+    return [(x, memory, *rest, draw.mask(x.shape[1], memory.shape[1]))]
 
 
 exercise = Exercise(
@@ -308,7 +327,8 @@ exercise = Exercise(
         Property(
             "order", "Self-attention, then cross-attention, then the network.", _whole, needs=("causal", "memory", "network")
         ),
-        Property("mask", "memory_mask masks the memory, and nothing else.", _masked, points=2, needs=("order",)),
+        Property("mask", "memory_mask masks the memory, and nothing else.", _masked, needs=("order",)),
+        Property("mask of all", "A mask of two axes holds for every sequence.", _masked_alike, needs=("mask",)),
         has_gradient(lambda draw: [*_whole(draw), *_masked(draw)[:1]], needs=("order",)),
         leaves_inputs(_whole),
     ),

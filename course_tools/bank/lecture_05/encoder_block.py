@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import multi_head_attention, scaled_dot_product_attention
+from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.blocks import encoder_block, feed_forward, post_norm
 from course_lib.primitives import layer_norm
 from course_tools.checks.exercise import (
@@ -147,6 +148,17 @@ def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(x + (x @ W_1.mT + b_1) @ W_2.mT + b_2, *norms[1])
 
 
+@wrong.case
+def inserts_the_head_axis_after_the_first_axis(x, attention, network, norms, n_heads, mask=None):
+    """You insert the axis of heads after the first axis of the mask. That is right for (B, T, T) only: a mask (T, T) for all
+    sequences needs that axis in front, and `multi_head_attention` puts it there."""
+    W_q, W_k, W_v, W_o = attention
+    q, k, v = (split_heads(x @ W.mT, n_heads) for W in (W_q, W_k, W_v))
+    context, _ = scaled_dot_product_attention(q, k, v, None if mask is None else mask.unsqueeze(1))
+    h = layer_norm(x + merge_heads(context) @ W_o.mT, *norms[0])
+    return layer_norm(h + feed_forward(h, *network), *norms[1])
+
+
 @right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's linear layers, its fused attention and its layer norm, and no function of the course."""
@@ -248,6 +260,11 @@ def _masked(draw: Draw) -> list[Call]:
     return [(x, *rest, draw.mask(2, T, T)), (x, *rest, draw.mask(2, 1, T))]
 
 
+def _masked_alike(draw: Draw) -> list[Call]:
+    x, *rest = _block(draw, 2)
+    return [(x, *rest, draw.mask(x.shape[1], x.shape[1]))]
+
+
 exercise = Exercise(
     id="05.4",
     title="An encoder block, post-norm",
@@ -281,7 +298,8 @@ exercise = Exercise(
             _whole,
             needs=("tokens", "channels"),
         ),
-        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, points=3, needs=("order",)),
+        Property("mask", "The mask is passed on to the attention: True = may attend.", _masked, points=2, needs=("order",)),
+        Property("mask of all", "A mask of two axes holds for every sequence.", _masked_alike, needs=("mask",)),
         has_gradient(_whole, needs=("order",)),
         leaves_inputs(_whole),
     ),

@@ -230,6 +230,17 @@ def multiplies_infinity_by_zero(log_p, logits, going, length, padding, penalty=0
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
+@wrong.case
+def expects_more_tokens_than_prefixes(log_p, logits, going, length, padding, penalty=0.0):
+    """You take the best `width` tokens of each hypothesis first. A beam may be wider than the vocabulary is large: there are
+    only n_tokens to take."""
+    width = log_p.shape[1]
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    total, word = total.topk(width)
+    scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(width)
+    return scores, total.flatten(1).gather(1, best), best // width, word.flatten(1).gather(1, best)
+
+
 @right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""
@@ -358,8 +369,9 @@ exercise = Exercise(
             right_result(1),
             needs=("greedy",),
         ),
+        Property("wide", "A beam may be wider than the vocabulary is large.", _beams((1, 5, 3)), needs=("best of all",)),
         Property("ended", "An ended hypothesis stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
-        Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=3, needs=("ended",)),
+        Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=2, needs=("ended",)),
         Property("batch", "Each source has its own beam.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
         leaves_inputs(lambda draw: [*_GOING(draw), *_ENDED(draw)]),
     ),

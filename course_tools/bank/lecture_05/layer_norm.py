@@ -191,6 +191,15 @@ def takes_epsilon_for_the_least_variance(x, gain, bias, epsilon=1e-5):
     return centred / centred.square().mean(-1, keepdim=True).clamp(min=epsilon).sqrt() * gain + bias
 
 
+@wrong.case
+def subtracts_the_squared_mean(x, gain, bias, epsilon=1e-5):
+    """You take the mean of the squares less the square of the mean. Where the features are far from 0, both are large and
+    nearly equal, and rounding hides the variance between them: subtract the mean first, then square."""
+    mean = x.mean(-1, keepdim=True)
+    variance = (x.square().mean(-1, keepdim=True) - mean.square()).clamp(min=0.0)
+    return (x - mean) / (variance + epsilon).sqrt() * gain + bias
+
+
 @right
 def with_torchs_own(x, gain, bias, epsilon=1e-5):
     """torch's function, told that only the last axis is normalised."""
@@ -274,7 +283,7 @@ exercise = Exercise(
     properties=(
         runs_on(_batches),
         has_shape("A vector for each vector.", _batches),
-        Property("one vector", "A single vector: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)], points=2),
+        Property("one vector", "A single vector: mean 0, variance 1.", lambda draw: [_plain(draw), _plain(draw, 1)]),
         Property(
             "each alone",
             "Each vector has its own mean and variance, independent of the others.",
@@ -283,6 +292,12 @@ exercise = Exercise(
             needs=("one vector",),
         ),
         Property("gain and bias", "Then the gain multiplies and the bias is added.", _batches, needs=("one vector",)),
+        Property(
+            "far from 0",
+            "Features far from 0 are centred before they are squared.",
+            lambda draw: [_vectors(draw, 3, offset=300.0, scale=1.0)],
+            needs=("gain and bias",),
+        ),
         Property("epsilon", "ε is added to the variance, under the root.", _tiny, needs=("gain and bias",)),
         Property(
             "constant",

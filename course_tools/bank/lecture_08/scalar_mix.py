@@ -131,6 +131,14 @@ def weighs_layers_without_an_axis(layers, w, gamma):
     return gamma * (w.softmax(-1) * layers).sum(-2)
 
 
+@wrong.case
+def takes_the_exponentials_as_they_are(layers, w, gamma):
+    """You take the exponentials of w as they are. In float32 exp(89) is infinite and exp(-104) is 0, so your weights become
+    NaN; subtract the largest w first, as torch's softmax does."""
+    e = w.exp()
+    return gamma * (e / e.sum() @ layers)
+
+
 @right
 def by_einsum(layers, w, gamma):
     """One einsum over layers and shares, γ scaling the shares beforehand."""
@@ -226,6 +234,12 @@ def _unequal(draw: Draw) -> list[Call]:
     return [(layers, w, gamma / gamma) for layers, w, gamma in drawn]
 
 
+def _far_apart(draw: Draw) -> list[Call]:
+    """Weights whose exponentials overflow, and others whose exponentials are all 0."""
+    layers, w, gamma = _layers(draw, n_layers=3, d=3)
+    return [(layers, w + 200, gamma), (layers, w - 200, gamma)]
+
+
 exercise = Exercise(
     id="08.1",
     title="The mixture of layers",
@@ -236,7 +250,8 @@ exercise = Exercise(
         Property("uniform", "Where all w are equal, the mixture is the plain mean.", _plain),
         Property("weights", "The weights of the layers are softmax(w).", _unequal, points=2, needs=("uniform",)),
         Property("scale", "γ multiplies the mixture.", _scaled, needs=("uniform",)),
-        Property("mixture", "γ times the mixture by softmax(w).", _one_word, points=2, needs=("weights", "scale")),
+        Property("mixture", "γ times the mixture by softmax(w).", _one_word, needs=("weights", "scale")),
+        Property("any w", "Any numbers may be w, also where exp(w) overflows.", _far_apart, needs=("mixture",)),
         Property("batch", "Every token is mixed independently, with the same weights.", _words, needs=("mixture",)),
         has_gradient(_words, needs=("batch",)),
         leaves_inputs(lambda draw: [*_one_word(draw), *_words(draw)]),
