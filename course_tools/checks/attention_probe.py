@@ -204,7 +204,7 @@ class _EqualWeights(TorchDispatchMode):
         return heads.transpose(1, 2).flatten(2).cpu().clone()
 
     def _depends_on_the_example(self, weights: Tensor) -> bool:
-        if weights.dim() < 2 or len(weights) % self.n_examples or (weights < 0).any():
+        if weights.dim() < 2 or not weights.numel() or len(weights) % self.n_examples or (weights < 0).any():
             return False
         rows = weights.reshape(self.n_examples, -1)
         return bool((rows - rows[:1]).abs().max() > 1e-6)

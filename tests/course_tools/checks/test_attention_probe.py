@@ -55,6 +55,11 @@ def test_equal_weights_change_what_attends(model):
     assert not torch.allclose(found.averaged, model(X).detach(), atol=1e-3)
 
 
+def test_a_product_over_no_keys_is_no_attention():
+    """As where a model reads an empty prompt first."""
+    assert probe(lambda x: x[:, :0] @ x[:, :0].mT, (X,)).counts[1:].tolist() == [0, 0]
+
+
 def over_the_queries(x):
     scores, v = scores_and_values(x)
     return scores.softmax(-2) @ v
