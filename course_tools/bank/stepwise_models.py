@@ -48,7 +48,7 @@ def constant(most: int) -> Judge:
 
 
 def is_a_sum(measured: Measured, truth: Truth) -> str | None:
-    """Judge whether the state is a sum over what was read: no list of it, no result of gates, and nothing in it fades."""
+    """Judge whether the state is a sum of outer products over what was read: no list, no result of gates, nothing fades."""
     if lists_what_it_read(measured, truth):
         return (
             f"{measured.steps[3]:.0%} of the numbers in the state after a quarter of a text are still in it after half of the "
@@ -58,6 +58,8 @@ def is_a_sum(measured: Measured, truth: Truth) -> str | None:
         return "The longest chain of nonlinear operations grows with the text: the state is no sum."
     if forgets(measured, truth):
         return "Half a text later, hardly any number of the state holds what the first token added to it: the state is no sum."
+    if holds_no_products(measured, truth):
+        return "What the first token adds to the state holds no products of keys and values, by which a query could choose."
     return None
 
 
@@ -69,6 +71,11 @@ def lists_what_it_read(measured: Measured, truth: Truth) -> bool:
 def forgets(measured: Measured, truth: Truth) -> bool:
     """Evidence: hardly any number of the state still holds what the first token added to it, as each number of a sum does."""
     return can_step(measured, truth) and bool(measured.steps[4] < 0.02)
+
+
+def holds_no_products(measured: Measured, truth: Truth) -> bool:
+    """Evidence: nothing that the first token writes into the state has the form of an outer product, as φ(k) vᵀ has."""
+    return can_step(measured, truth) and bool(measured.steps[5] == 0)
 
 
 def goes_through_gates(measured: Measured, truth: Truth) -> bool:

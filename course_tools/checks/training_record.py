@@ -23,6 +23,8 @@ MOST_INSIDE = 12
 """Number of calls of the returned model that are recorded wherever it was a part of another one."""
 LARGEST_READ = 2**16
 """Largest input that is recorded, in numbers."""
+MOST_WRITTEN = 20_000
+"""Most numbers of a state among which products are looked for."""
 MOST_LOSSES = 2000
 
 Query = Tensor | tuple[Tensor, ...]
@@ -42,11 +44,12 @@ class Measured(NamedTuple):
     relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
     of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
-    `steps` holds five tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
+    `steps` holds six tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
     token is read first from each state and its result discarded, the number of numbers in the state after each step (T,), the
-    fraction of the numbers in the state after a quarter of the text that are still there after half of it, (), and the fraction
-    of the numbers that the first token changes which it changes as much half a text later, (). It is empty if there are no
-    texts, or if the model has no `start` and `step`.
+    fraction of the numbers in the state after a quarter of the text that are still there after half of it, (), the fraction
+    of the numbers that the first token changes which it changes as much half a text later, (), and whether what the first token
+    writes into the state has the form of an outer product, (): 1, 0, or NaN for a state that is too large to tell. It is empty
+    if there are no texts, or if the model has no `start` and `step`.
 
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
 
@@ -182,7 +185,7 @@ def _read(model: object, text: Tensor) -> list[Tensor]:
         parts = _numbers_in(state)
         held.append(sum(map(len, parts)))
         if t in (text.shape[1] // 4, text.shape[1] // 2):
-            numbers.append(torch.cat([torch.zeros(0, dtype=torch.double), *parts]))
+            numbers.append(_joined(parts))
     state, after_detours = model.start(text[:, :0]), []
     for tokens, others in zip(text.unbind(1), text.roll(1, 1).unbind(1), strict=True):
         _stepped(model, others, state)
@@ -191,7 +194,8 @@ def _read(model: object, text: Tensor) -> list[Tensor]:
     early, later = numbers[0], numbers[-1]
     early = early[early != 0]
     kept = torch.isin(early, later).double().mean().nan_to_num()
-    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept, _lasting(model, text)]
+    first = _lasting(model, text), _products(model, text)
+    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept, *first]
 
 
 def _lasting(model: object, text: Tensor) -> Tensor:
@@ -199,13 +203,66 @@ def _lasting(model: object, text: Tensor) -> Tensor:
     other = torch.cat([(text[:, :1] + 1) % (text.max() + 1), text[:, 1:]], dim=1)
     effects = []
     for n in (1, text.shape[1] // 2):
-        one, two = (torch.cat([torch.zeros(0, dtype=torch.double), *_numbers_in(model.start(x[:, :n]))]) for x in (text, other))
+        one, two = (_joined(_numbers_in(model.start(x[:, :n]))) for x in (text, other))
         effects.append(one - two if len(one) == len(two) else torch.zeros(0))
     at_once, later = effects
     if len(at_once) != len(later) or not at_once.any():
         return torch.tensor(0.0)
     large = at_once.abs() > 0.1 * at_once.abs().max()
     return ((later - at_once).abs() <= 0.02 * at_once.abs())[large].double().mean()
+
+
+def _products(model: object, text: Tensor) -> Tensor:
+    """Whether one of 16 numbers that a first token writes into a state is in an outer product, (); NaN for a large state."""
+    changes = []
+    for token in text.unique()[:32]:
+        state = model.start(text[:, :0])
+        before = _joined(_numbers_in(state))
+        after = _joined(_numbers_in(_stepped(model, token.expand(len(text)), state)[1]))
+        changes.append(after - before if len(before) == len(after) else after)
+    if {len(change) for change in changes} != {len(changes[0])} - {0}:
+        return torch.tensor(0.0)
+    written = torch.stack(changes).unique(dim=1)
+    written = written[:, written.amax(0) - written.amin(0) > 1e-3 * written.abs().amax(0)]
+    if written.shape[1] > MOST_WRITTEN:
+        return torch.tensor(torch.nan)
+    draw = torch.Generator().manual_seed(0)
+    drawn = torch.randperm(written.shape[1], generator=draw)[:16].tolist()
+    return torch.tensor(float(any(_is_in_a_product(written, i, draw) for i in drawn)))
+
+
+def _is_in_a_product(written: Tensor, i: int, draw: torch.Generator) -> bool:
+    """Whether, of what tokens write (n_tokens, n), the i-th number times another is, for every token, a product of two others.
+
+    So it is with the corners of rectangles in φ vᵀ, wherever a state keeps them: φ_a v_c times φ_b v_d = φ_a v_d times φ_b v_c.
+    The fourth corner is found by a random sum over the tokens. Numbers that differ by a factor are no corners: u times 2 v =
+    2 u times v.
+    """
+    w = written[written[:, i].abs() > 1e-3 * written[:, i].abs().max()]
+    free = (~_are_parallel(w, w[:, [i]])).nonzero()[:, 0]
+    some = free[torch.randperm(len(free), generator=draw)[:300]]
+    if len(w) < 4 or not len(some):
+        return False
+    factors = torch.randn(len(w), generator=draw, dtype=torch.double)
+    sums, order = (factors @ w).sort()
+    wanted = (w[:, free] * (factors / w[:, i])[:, None]).mT @ w[:, some]
+    after = torch.searchsorted(sums, wanted).clamp(1, max(len(sums) - 1, 1))
+    nearest = torch.where(wanted - sums[after - 1] < sums[after] - wanted, after - 1, after)
+    j, k = ((sums[nearest] - wanted).abs() <= 1e-5 * wanted.abs()).nonzero()[:10_000].unbind(1)
+    second, third, fourth = w[:, free[j]], w[:, some[k]], w[:, order[nearest[j, k]]]
+    product = second * third
+    equal = (product - w[:, [i]] * fourth).abs().amax(0) <= 1e-4 * product.abs().amax(0)
+    same = _are_parallel(second * (third != 0), fourth) | _are_parallel(third * (second != 0), fourth)
+    return bool((equal & ~same).any())
+
+
+def _are_parallel(one: Tensor, other: Tensor) -> Tensor:
+    """Whether columns (n, m) differ by a factor; zeros do from anything."""
+    return (one * other).sum(0).abs() >= 0.9999 * one.norm(dim=0) * other.norm(dim=0)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return torch.cat([torch.zeros(0, dtype=torch.double), *parts])
 
 
 def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, object]:

@@ -139,9 +139,10 @@ def grows_by_the_tokens(measured: Measured, truth: Truth) -> bool:
 
 
 def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
-    """Evidence: after other tokens and the same last one, the step form gives the same logits."""
+    """Evidence: after other tokens, wherever the last one is the same, the step form gives the same logits."""
+    one, other, _ = truth["queries"][-1]
     return stepwise.forms_differ(measured, truth) and trained.is_near(
-        measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6
+        measured.steps[0][0, one == other], measured.steps[0][1, one == other], tolerance=1e-6
     )
 
 
@@ -342,6 +343,51 @@ class GatedRecurrence(nn.Module):
         return torch.stack(self.read(tokens)[0], dim=1)
 
 
+@wrong.change("model", steps_forget_the_past)
+class ForgetsThePast(SmallLinearTransformer):
+    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
+    S + φ(k) vᵀ and z + φ(k)."""
+
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        S, z = phi_k[:, :, None] * v[:, None, :], phi_k
+        return self.divided(phi_q, S, z), S, z
+
+
+@wrong.change("model", trained.both(stepwise.holds_no_products, stepwise.forgets), severity=Severity.IDEA)
+class FadingMean(SmallLinearTransformer):
+    """Your state forgets, and it holds no products φ(k) vᵀ: it is a mean of vectors that fades, or a list of the last tokens.
+    In linear attention each token adds the outer product of the features of its key and its value to S, which does not fade,
+    and the features of a query choose what is read from it."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens, mix=self.fading_mean)
+        self.fades = nn.Parameter(torch.linspace(-1, 3, 32))
+
+    def fading_mean(self, q, k, v):
+        age = (torch.arange(v.shape[1])[:, None] - torch.arange(v.shape[1]))[..., None]
+        fades = self.fades.sigmoid()
+        return (1 - fades) * torch.einsum("tjd,bjd->btd", (age >= 0) * fades ** age.clamp(min=0), v)
+
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        fades = self.fades.sigmoid()
+        z = fades * z + (1 - fades) * v
+        return z, S, z
+
+
+@wrong.change("model", stepwise.holds_no_products, severity=Severity.IDEA)
+class MeanOfValues(SmallLinearTransformer):
+    """Your state is a sum of vectors, one of each token: it holds no products φ(k) vᵀ. So there are no keys that a query could
+    choose by: whatever token comes next, it reads the same mean of the past. In linear attention each token adds the outer
+    product of the features of its key and its value to S, and a query reads φ(q) S / φ(q) z."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens, mix=lambda q, k, v: F.gelu(v).cumsum(1) / torch.arange(1, v.shape[1] + 1)[:, None])
+
+    def write_and_read(self, n, total, phi_q, phi_k, v):
+        n, total = n + 1, total + F.gelu(v)
+        return total / n[:, 0], n, total
+
+
 @wrong.change("model", stepwise.forgets, severity=Severity.PART)
 class FadingSums(SmallLinearTransformer):
     """Your state forgets: half a text later, hardly a number of it still holds what the first token added. It fades at each
@@ -353,16 +399,6 @@ class FadingSums(SmallLinearTransformer):
 
     def write_and_read(self, S, z, phi_q, phi_k, v):
         return super().write_and_read(FADES * S, FADES * z, phi_q, phi_k, v)
-
-
-@wrong.change("model", steps_forget_the_past)
-class ForgetsThePast(SmallLinearTransformer):
-    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
-    S + φ(k) vᵀ and z + φ(k)."""
-
-    def write_and_read(self, S, z, phi_q, phi_k, v):
-        S, z = phi_k[:, :, None] * v[:, None, :], phi_k
-        return self.divided(phi_q, S, z), S, z
 
 
 @wrong.change("model", steps_ignore_the_order)
@@ -522,7 +558,7 @@ exercise = Exercise(
         trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "constant",
-            f"The state is a sum over what was read, as large after one token as after {LONG}.",
+            f"The state is a sum of products of keys and values, as large after one token as after {LONG}.",
             trained.every(stepwise.constant(MOST_NUMBERS), stepwise.is_a_sum),
             1,
             (*_TRAINED, "steps"),

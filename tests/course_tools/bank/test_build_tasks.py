@@ -20,6 +20,8 @@ from torch import nn
 
 from course_tools.bank import exercise, exercises
 from course_tools.bank.image_classifiers import adds_up_patches
+from course_tools.bank.lecture_14.train_linear_transformer import SmallLinearTransformer
+from course_tools.bank.lecture_14.train_linear_transformer import submit as submit_linear
 from course_tools.bank.stepwise_models import steps
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
@@ -118,6 +120,50 @@ def test_another_recurrence_is_no_lstm(name, points):
     answer = next(wrong for wrong in exercise("01.6").wrong if wrong.__name__ == name)
     found = judged("01.6", answer)
     assert (found.misconception, found.points) == (misconception(answer), points)
+
+
+class ExponentialAverage(SmallLinearTransformer):
+    """The state is the mean of the values with weights 0.1 · 0.9^age."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens, mix=self.averages)
+
+    def averages(self, q, k, v):
+        age = torch.arange(v.shape[1])[:, None] - torch.arange(v.shape[1])
+        return 0.1 * (0.9 ** age.clamp(min=0)).tril() @ v
+
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        z = 0.9 * z + 0.1 * v
+        return z, S, z
+
+
+class ReadsTheMean(SmallLinearTransformer):
+    """A network writes, another reads the mean of the past beside the token: it learns nearly as well as with attention."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens)
+        self.qkv, self.read = None, nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 32))
+        self.write = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
+
+    def forward(self, tokens):
+        x = self.embed(tokens, torch.arange(tokens.shape[1]))
+        return self.reads(x, self.write(x).cumsum(1) / torch.arange(1, tokens.shape[1] + 1)[:, None])
+
+    def reads(self, x, mean):
+        return self.predict(x, self.read(torch.cat([x, mean], -1)))
+
+    def step(self, token, state):
+        S, total, t = state
+        x = self.embed(token, t)
+        total = total + self.write(x)
+        return self.reads(x, total / (t + 1)[:, None]), (S, total, t + 1)
+
+
+@pytest.mark.parametrize(("model", "name"), [(ExponentialAverage, "fading_mean"), (ReadsTheMean, "mean_of_values")])
+def test_a_mean_of_the_past_is_no_linear_attention(model, name):
+    answer = next(wrong for wrong in exercise("14.7").wrong if wrong.__name__ == name)
+    found = judged("14.7", lambda *data: submit_linear(data, model=model))
+    assert (found.misconception, found.points) == (misconception(answer), 3)
 
 
 def test_a_build_task_is_large_enough_and_says_what_it_holds(build_task: Exercise):
@@ -355,6 +401,30 @@ def test_a_record_of_steps_shows_a_state_that_lists_what_was_read(read, start, g
     _, _, sizes, found, *_ = _read(model, text)
     assert (sizes[-1] > sizes[0]) == grows
     assert kept is None or found == kept
+
+
+PHI, V = torch.randn(2, 12, 3, 7, generator=torch.Generator().manual_seed(0))
+OUTER = PHI[..., :4, None] * V[..., None, :]
+
+
+@pytest.mark.parametrize(
+    ("writes", "held"),
+    [
+        (OUTER, 1),
+        (OUTER.flatten(1), 1),
+        (OUTER.permute(0, 3, 2, 1), 1),
+        (torch.cat([PHI.flatten(1), (PHI[..., :4, None].relu() * V[..., None, :]).flatten(1), torch.ones(12, 9)], dim=1), 1),
+        (torch.cat([PHI, V, torch.ones(12, 3, 1)], dim=-1), 0),
+        (torch.cat([V, 2 * V, V.relu(), V.exp()], dim=1), 0),
+        (torch.zeros(12, 0), 0),
+    ],
+)
+def test_a_record_of_steps_shows_whether_a_token_writes_an_outer_product(writes, held):
+    model = SimpleNamespace(
+        start=lambda tokens: 3 + torch.zeros(len(tokens), *writes.shape[1:]),
+        step=lambda token, state: (token[:, None].float(), state + writes[token]),
+    )
+    assert _read(model, torch.arange(24).reshape(2, 12) % 12)[5] == held
 
 
 def test_a_record_of_steps_is_empty_where_a_model_does_not_step():
