@@ -143,6 +143,8 @@ def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, ti
 
     Source: Dao et al. 2022, algorithms 1 and 4.
     """
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-1], k.shape[-2])  # its last axis may be 1
     kept = None
     for start in range(0, k.shape[-2], tile):
         at = slice(start, start + tile)

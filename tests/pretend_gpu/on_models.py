@@ -8,6 +8,14 @@ from course_lib import fast, generation, models
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
 from course_lib.generation import beam_search, generate, greedy, greedy_probabilities, greedy_translation, sample, speculative
+from course_lib.generation.known_language import (
+    certain_draft,
+    known_draft,
+    known_law,
+    known_model,
+    mistaken_draft,
+    uniform_draft,
+)
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -25,14 +33,6 @@ from course_lib.models import (
 )
 from course_lib.models.byol import ema_update_
 from course_lib.primitives import GRU, LSTM, RNN
-from course_tools.bank.lecture_19._known_language import (
-    certain_draft,
-    known_draft,
-    known_law,
-    known_model,
-    mistaken_draft,
-    uniform_draft,
-)
 from tests.course_lib.models.compiled import LENGTHS, MODELS, SIZES, VARIANTS, WORDS, B, N
 from tests.pretend_gpu.ran import never_ran, watching
 

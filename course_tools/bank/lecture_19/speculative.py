@@ -11,8 +11,7 @@ from functools import partial
 import torch
 
 from course_lib.generation import accept, greedy_probabilities, next_word_probabilities, speculative
-from course_lib.generation.speculative import Speculated
-from course_tools.bank.lecture_19._known_language import (
+from course_lib.generation.known_language import (
     OPERATIONS_OF_A_CALL,
     certain_draft,
     known_draft,
@@ -22,6 +21,7 @@ from course_tools.bank.lecture_19._known_language import (
     mistaken_draft,
     uniform_draft,
 )
+from course_lib.generation.speculative import Speculated
 from course_tools.checks.comparisons import AtMost, Failure, runs
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, is_close

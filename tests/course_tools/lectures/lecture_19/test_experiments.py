@@ -5,7 +5,7 @@ import torch
 
 from course_lib.attention import scaled_dot_product_attention, tiled_attention
 from course_lib.generation import accept, speculative
-from course_tools.bank.lecture_19._known_language import known_draft, known_model
+from course_lib.generation.known_language import known_draft, known_model
 from course_tools.lectures.lecture_19 import experiments
 
 

@@ -7,7 +7,7 @@ from course_tools.publishing.site import web_pages
 from tests.course_tools.browser import chromium
 
 QUERIES = {
-    "why do rnns forget": "01 · Recurrence › 5",
+    "why do rnns forget": "01 · Recurrence › 4",
     "lstm forget gate": "01 · Recurrence › 6",
     "teacher forcing": "02 · Alignment › 1",
     "padding mask": "02 · Alignment › 5",

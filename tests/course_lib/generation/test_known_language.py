@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.generation import greedy_probabilities, speculative
-from course_tools.bank.lecture_19._known_language import (
+from course_lib.generation.known_language import (
     OPERATIONS_OF_A_CALL,
     certain_draft,
     known_draft,

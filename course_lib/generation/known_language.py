@@ -18,6 +18,16 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
+__all__ = [
+    "OPERATIONS_OF_A_CALL",
+    "certain_draft",
+    "known_draft",
+    "known_law",
+    "known_model",
+    "mistaken_draft",
+    "uniform_draft",
+]
+
 N_TOKENS, WIDTH = 6, 64
 OPERATIONS_OF_A_CALL = WIDTH**3
 """Multiply-adds of the product of matrices in each call of `known_model`; everything else takes much less."""
