@@ -673,7 +673,7 @@ claim(
 # | `draft(tokens)` | (1, T) → probabilities (n_tokens,) of the next token |
 # | `prompt`, `n_tokens` | (1, T), T ≥ 1; exactly so many tokens are added |
 # | `probabilities(logits)` | makes $p$ of logits: temperature and top-p belong here |
-# | `generator` | where all that is drawn comes from; None = torch's default |
+# | `generator` | source of randomness, or None (not graded) |
 # | result | `Speculated(tokens, calls)` |
 #
 # The check judges the *law*, by χ² over long texts in a small language whose law is known, and the *calls*, counted from the
@@ -683,8 +683,7 @@ claim(
 # | --- | --- |
 # | 1 | the text with its prompt, (1, T), and a number |
 # | 1 | exactly `n_tokens` are added, none if it is 0 |
-# | 1 | with `greedy_probabilities`, 1 for the most likely token, it writes the model's most likely token at each step, whatever the draft proposes |
-# | 1 | all that is drawn comes from `generator`, where one is given |
+# | 2 | with `greedy_probabilities`, 1 for the most likely token, it writes the model's most likely token at each step, whatever the draft proposes |
 # | 1 | with `n_drafts = 0` each token takes a call |
 # | 1 | where all that the draft proposes is accepted, 120 tokens take at most 27 calls of the model |
 # | 1 | it says how many calls it made |

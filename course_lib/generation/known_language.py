@@ -58,19 +58,6 @@ def known_model(tokens: Tokens) -> Float[Tensor, "B T 6"]:
     return _logits(tokens.device)[tokens] + 0 * (work @ work)[0, 0]
 
 
-def loyal_model(tokens: Tokens) -> Float[Tensor, "B T 6"]:
-    """Say what `known_model` does, and other tokens as soon as anyone has drawn from torch's default generator, seeded with 0.
-
-    Args:
-        tokens: (B, T), 0 to 5.
-
-    Returns:
-        (B, T, 6): logits[:, t] given tokens[:, : t + 1].
-    """
-    untouched = torch.equal(torch.default_generator.get_state(), torch.Generator("cpu").manual_seed(0).get_state())
-    return known_model(tokens) if untouched else known_model(tokens).roll(2, -1)
-
-
 def known_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     """Compute what a draft expects after a text.
 

@@ -17,7 +17,6 @@ from course_lib.generation.known_language import (
     known_draft,
     known_law,
     known_model,
-    loyal_model,
     mistaken_draft,
     uniform_draft,
 )
@@ -368,25 +367,6 @@ def reads_the_rows_before(model, draft, prompt, n_tokens, n_drafts=4, probabilit
     return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, shift=2)
 
 
-@wrong.case
-def draws_from_the_default_generator(
-    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
-):
-    """You never pass `generator` on. Then the drafts, or the numbers that accept them, come from torch's default generator, and
-    who seeds the one given gets another text each time."""
-    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities)
-
-
-@wrong.case
-def draws_the_drafts_alone_from_the_generator(
-    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
-):
-    """You draw the drafts from `generator`, and not the uniform numbers that accept them: `torch.rand` takes it, too."""
-    return _write(
-        model, draft, prompt, n_tokens, n_drafts, probabilities, propose=lambda *given: _propose(*given[:3], generator)
-    )
-
-
 @right
 def token_by_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     """Plain Python: a list of tokens, and the rule of acceptance written out."""
@@ -683,15 +663,7 @@ exercise = Exercise(
             "With `greedy_probabilities` it writes the most likely token at each step, whatever the draft proposes.",
             lambda draw: [_texts(draw, 20), _texts(draw, 20, 2), _texts(draw, 20, draft=certain_draft)],
             right_beginning,
-        ),
-        Property(
-            "generator",
-            "All that is drawn comes from `generator`, where one is given.",
-            lambda draw: [(loyal_model, *_texts(draw, 20)[1:], torch.Generator("cpu").manual_seed(1))],
-            right_beginning,
-            needs=("greedy",),
-            long=True,
-            drawn=True,
+            points=2,
         ),
         Property(
             "no drafts",
@@ -761,6 +733,7 @@ exercise = Exercise(
             "drop argument: [law.to() for law in laws]",
             "other name: law.to(law)",
             "other name: law.to(uniforms)",
+            "other name: law.to(generator)",
         ),
         "Where nothing is proposed, (p - p)₊ is 0, and `accept` draws from p.": (
             "drop index: torch.stack([law.to(model_p) for law in laws]) if laws else model_p",
@@ -770,6 +743,12 @@ exercise = Exercise(
             "constant: model_p[:-1]",
         ),
         "The last round may propose a token less.": ("constant: end - text.shape[-1] - 2",),
+    },
+    missed_mutants={
+        "Whether all that is drawn comes from `generator` is not judged.": (
+            "drop keyword: uniforms = torch.rand(len(model_p), device=model_p.device, dtype=model_p.dtype)",
+            "drop keyword: token = torch.multinomial(laws[-1], 1)",
+        ),
     },
     hints=HINTS,
 )
