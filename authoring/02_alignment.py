@@ -426,8 +426,8 @@ torch.manual_seed(0)
 aligned = Translator(words, attention=True)
 losses = learn(aligned, known)
 reversed_keys, other_last = deepcopy(aligned), deepcopy(aligned)
-reversed_keys.encoder = experiments.ReversedKeys(aligned.encoder)
-other_last.encoder = experiments.OtherLastState(aligned.encoder)
+reversed_keys.encoder = experiments.Changed(aligned.encoder, experiments.keys_reversed)
+other_last.encoder = experiments.Changed(aligned.encoder, experiments.other_last_state)
 models = {"last state": plain, "attention": aligned}
 models |= {"other last state": other_last, "keys reversed": reversed_keys}
 right = {name: [exact(m, new[n]) for n in (1, 2, 3)] for name, m in models.items()}
@@ -443,8 +443,9 @@ claim("02.k", reversed_keys=reversed_keys, other_last=others)
 show_recorded_losses(
     {"last state": [plain_losses], "attention": [losses]}, "nats per character"
 )
-source(experiments.OtherLastState)
-source(experiments.ReversedKeys)
+source(experiments.Changed)
+source(experiments.other_last_state)
+source(experiments.keys_reversed)
 
 # %% [markdown]
 # With attention, the loss falls to nearly zero where the other model has just learned what a date looks like. The last state no
@@ -468,10 +469,10 @@ source(experiments.ReversedKeys)
 # %%
 torch.manual_seed(0)
 mixed = Translator(words, attention=False)
-mixed.encoder = experiments.MeanState(mixed.encoder)
+mixed.encoder = experiments.Changed(mixed.encoder, experiments.mean_state)
 learn(mixed, known)
 print(", ".join(f"{n} dates: {exact(mixed, new[n]):.2f}" for n in new))
-source(experiments.MeanState)
+source(experiments.mean_state)
 
 # %% tags=["nbval-check-output"]
 claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
@@ -577,7 +578,7 @@ explore(draw_alignment, sentence=(0, 20))
 
 # %% tags=["nbval-check-output"]
 without_mask = deepcopy(aligned)
-without_mask.encoder = experiments.Unmasked(aligned.encoder)
+without_mask.encoder = experiments.Changed(aligned.encoder, experiments.unmasked)
 longer = f"{new[3][0].source}; {new[3][1].source}"
 batch = [*(pair.source for pair in new[1]), longer]
 with_mask, without = (

@@ -1,6 +1,6 @@
 """Controls of a translator: other keys, other last states, no mask; the weight inside the date being converted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import Any
 
@@ -10,60 +10,38 @@ from torch import Tensor, nn
 from course_lib.models.bigru_encoder import Encoded, reverse
 
 
-class ReversedKeys(nn.Module):
-    """An encoder with its keys in reverse order, so that each key stands for the value of another position."""
+class Changed(nn.Module):
+    """An encoder of which one thing is changed before the decoder reads it."""
 
-    def __init__(self, encoder: nn.Module) -> None:
-        """Wrap a trained encoder."""
+    def __init__(self, encoder: nn.Module, change: Callable[[Encoded, Tensor], Encoded]) -> None:
+        """Wrap an encoder; `change(encoded, lengths)` returns what the decoder gets."""
         super().__init__()
         self.encoder = encoder
-
-    def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
-        """Encode source (B, T) with these lengths (B,); only real tokens are reversed, padding stays at the end."""
-        encoded = self.encoder(source, lengths)
-        return encoded._replace(keys=reverse(encoded.keys, lengths))
-
-
-class OtherLastState(nn.Module):
-    """An encoder that gives each sentence the last state of another one of the batch."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        """Wrap a trained encoder."""
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
-        """Encode source (B, T) with these lengths (B,); the first sentence gets the last state of the last one."""
-        encoded = self.encoder(source, lengths)
-        return encoded._replace(final=encoded.final.roll(1, dims=0))
-
-
-class MeanState(nn.Module):
-    """An encoder whose one vector is the mean of all its states, so that each letter is one step away from it."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        """Wrap an encoder."""
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
-        """Encode source (B, T) with these lengths (B,); states at padding are 0."""
-        encoded = self.encoder(source, lengths)
-        return encoded._replace(final=encoded.values.sum(dim=1) / lengths[:, None])
-
-
-class Unmasked(nn.Module):
-    """An encoder whose mask allows every position: padding gets weight as well."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        """Wrap an encoder."""
-        super().__init__()
-        self.encoder = encoder
+        self.change = change
 
     def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
         """Encode source (B, T) with these lengths (B,)."""
-        encoded = self.encoder(source, lengths)
-        return encoded._replace(mask=torch.ones_like(encoded.mask))
+        return self.change(self.encoder(source, lengths), lengths)
+
+
+def keys_reversed(encoded: Encoded, lengths: Tensor) -> Encoded:
+    """Let each key stand for the value of another position; only real tokens are reversed, padding stays at the end."""
+    return encoded._replace(keys=reverse(encoded.keys, lengths))
+
+
+def other_last_state(encoded: Encoded, lengths: Tensor) -> Encoded:
+    """Give each sentence the last state of its neighbour in the batch."""
+    return encoded._replace(final=encoded.final.roll(1, dims=0))
+
+
+def mean_state(encoded: Encoded, lengths: Tensor) -> Encoded:
+    """Pass the mean of all states on as the last one, so that each letter is one step away from it; states at padding are 0."""
+    return encoded._replace(final=encoded.values.sum(dim=1) / lengths[:, None])
+
+
+def unmasked(encoded: Encoded, lengths: Tensor) -> Encoded:
+    """Allow every position: padding gets weight as well."""
+    return encoded._replace(mask=torch.ones_like(encoded.mask))
 
 
 def updates_until(score: float, updates: Sequence[int], scores: Sequence[float]) -> int:

@@ -8,10 +8,11 @@ import torch
 from course_lib.datasets import Vocabulary
 from course_lib.models import Encoder
 from course_tools.lectures.lecture_02.experiments import (
-    MeanState,
-    OtherLastState,
-    ReversedKeys,
-    Unmasked,
+    Changed,
+    keys_reversed,
+    mean_state,
+    other_last_state,
+    unmasked,
     updates_until,
     weight_in_own_date,
 )
@@ -31,7 +32,7 @@ def encoder():
 def test_only_the_keys_of_real_tokens_are_reversed():
     given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
     wrapped = encoder()
-    before, after = wrapped(*given), ReversedKeys(wrapped)(*given)
+    before, after = wrapped(*given), Changed(wrapped, keys_reversed)(*given)
     torch.testing.assert_close(after.keys[0], before.keys[0].flip(0))
     torch.testing.assert_close(after.keys[1, :2], before.keys[1, :2].flip(0))
     torch.testing.assert_close(after.keys[1, 2:], before.keys[1, 2:])
@@ -41,7 +42,7 @@ def test_only_the_keys_of_real_tokens_are_reversed():
 def test_the_mean_of_the_states_leaves_out_padding():
     given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
     wrapped = encoder()
-    before, after = wrapped(*given), MeanState(wrapped)(*given)
+    before, after = wrapped(*given), Changed(wrapped, mean_state)(*given)
     torch.testing.assert_close(after.final[0], before.values[0].mean(0))
     torch.testing.assert_close(after.final[1], before.values[1, :2].mean(0))
 
@@ -49,7 +50,7 @@ def test_the_mean_of_the_states_leaves_out_padding():
 def test_only_the_last_state_is_that_of_another_sentence():
     given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
     wrapped = encoder()
-    before, after = wrapped(*given), OtherLastState(wrapped)(*given)
+    before, after = wrapped(*given), Changed(wrapped, other_last_state)(*given)
     torch.testing.assert_close(after.final, before.final.flip(0))
     torch.testing.assert_close(after.keys, before.keys)
 
@@ -58,7 +59,7 @@ def test_without_the_mask_padding_may_be_read():
     given = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2])
     wrapped = encoder()
     assert not wrapped(*given).mask.all()
-    assert Unmasked(wrapped)(*given).mask.all()
+    assert Changed(wrapped, unmasked)(*given).mask.all()
 
 
 def test_the_first_update_at_which_a_curve_reaches_a_score():
