@@ -1,4 +1,4 @@
-"""Every mechanism in float16 and bfloat16 at d = 64, T = 4,096: context and weights are those of float32 up to rounding."""
+"""Every mechanism in float16 and bfloat16 at d = 64: context and weights are those of float32 up to rounding."""
 
 from inspect import isroutine
 from pkgutil import iter_modules
@@ -13,11 +13,12 @@ from tests.course_lib.attention.examples import PARTS, Sizes, examples
 from tests.moved import moved
 from tests.public_names import public_names
 
-T, SHORT, D = 4096, 1024, 64
-LONG_OR_SHORT = {
-    name: examples(Sizes(SHORT, SHORT, D, D, (64, 64)))[name] if example.per_pair else example
-    for name, example in examples(Sizes(T, T, D, D, (64, 64))).items()
-}
+D = 64
+SHORT, LONG = (examples(Sizes(T, T, D, D, (64, 64))) for T in (512, 4096))
+CASES = [pytest.param(example, id=f"{name}-512") for name, example in SHORT.items()]
+CASES += [
+    pytest.param(example, id=f"{name}-4096", marks=pytest.mark.full) for name, example in LONG.items() if not example.per_pair
+]
 """With a vector for each pair, T = 4,096 would need 4 GiB and about 10 s."""
 
 
@@ -28,10 +29,9 @@ def context_and_weights(result: object) -> list[Tensor]:
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", LONG_OR_SHORT)
-def test_half_precision_costs_a_few_roundings(name, dtype):
+@pytest.mark.parametrize("example", CASES)
+def test_half_precision_costs_a_few_roundings(example, dtype):
     """The inputs and parameters of the comparison in float32 are the rounded ones."""
-    example = LONG_OR_SHORT[name]
     form, inputs = moved(example.form, dtype=dtype), example.drawn(dtype=dtype)
     found = context_and_weights(form(*inputs))
     exact = context_and_weights(moved(form, dtype=torch.float32)(*(x.float() for x in inputs)))
@@ -48,7 +48,7 @@ def test_no_mechanism_is_missing():
     found = {name: getattr(A, name) for name in public_names(A)}
     found |= {n: x for n in public_names(fast) if (x := getattr(fast, n)).__module__.rpartition(".")[2] in mechanisms}
     mechanism = {name for name, x in found.items() if isroutine(x) or (isinstance(x, type) and issubclass(x, nn.Module))}
-    missing = mechanism - {*LONG_OR_SHORT, *PARTS}
+    missing = mechanism - {*SHORT, *PARTS}
     where = "tests/course_lib/attention/examples.py"
     assert not missing, f"{where} needs an example of {missing} in `examples`, or its name in `PARTS` if it is no mechanism."
-    assert {*LONG_OR_SHORT, *PARTS} <= mechanism
+    assert {*SHORT, *PARTS} <= mechanism

@@ -1,6 +1,7 @@
 """Build tasks: every wrong submission is told its own mistake, every right one earns all points, whatever its design.
 
-Each of these trains a model: without `--full`, only the reference and the first wrong submission of each task are tried.
+Each of these trains a model: without `--full`, only the first wrong submission of each task is tried, and the reference by the
+grader of the solved notebooks (tests/course_tools/grading/test_handed_out.py).
 """
 
 import copy
@@ -33,14 +34,14 @@ from tests.course_tools.judged import examination, judged, misconception
 BUILDS = [item for item in exercises() if item.training is not None]
 
 
-def submissions(item, answers):
-    """The arguments of a test that is given each submission to a build task; all but the first only with `--full`."""
-    full = [[], *[[pytest.mark.full]] * (len(answers) - 1)]
-    return [pytest.param(item.id, f, marks=m, id=f"{item.id}-{f.__name__}") for f, m in zip(answers, full, strict=True)]
+def submission(item, answer, *marks):
+    """The arguments of a test that is given a submission to a build task."""
+    return pytest.param(item.id, answer, marks=marks, id=f"{item.id}-{answer.__name__}")
 
 
-WRONG = [each for item in BUILDS for each in submissions(item, item.wrong)]
-RIGHT = [each for item in BUILDS for each in submissions(item, (item.reference, *item.right))]
+FULL = pytest.mark.full
+WRONG = [submission(item, f, *[FULL][: i > 0]) for item in BUILDS for i, f in enumerate(item.wrong)]
+RIGHT = [submission(item, f, FULL) for item in BUILDS for f in (item.reference, *item.right)]
 
 
 @pytest.mark.parametrize(("id", "wrong"), WRONG)
