@@ -148,10 +148,10 @@ def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
 
 def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the step form gives the same for another order of the earlier tokens, and the parallel form does not."""
-    same = [
-        trained.is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])
-    ]
-    return stepwise.forms_differ(measured, truth) and same == [True, False]
+    if not stepwise.forms_differ(measured, truth):
+        return False
+    forms = measured.steps[0], measured.outputs[-1]
+    return [trained.is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in forms] == [True, False]
 
 
 FADES = 0.95
@@ -414,8 +414,9 @@ class StepsWithoutPositions(SmallLinearTransformer):
 
 @wrong.change("model", stepwise.forms_differ_at_once)
 class ReadsBeforeItWrites(SmallLinearTransformer):
-    """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. In `step`,
-    first add the token to S and z, then read from them; and divide by φ(q) z in both forms."""
+    """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. So one of
+    three things is not the same: its position (0 in both, also after `start` for an empty prompt), the order in `step` (first
+    add the token to S and z, then read from them), or the division by φ(q) z."""
 
     def write_and_read(self, S, z, phi_q, phi_k, v):
         context = (phi_q[:, None] @ S)[:, 0] / ((phi_q * z).sum(-1, keepdim=True) + 1e-6)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import namedtuple
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +30,7 @@ from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, Recorder, _read, measure
 from course_tools.checks.verdict import Examination
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
-from tests.course_tools.judged import examination, judged, misconception
+from tests.course_tools.judged import examination, judged, misconception, outcomes
 
 BUILDS = [item for item in exercises() if item.training is not None]
 
@@ -108,6 +109,51 @@ def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_
     learned = next(finding for finding in found.findings if finding.name == build_task.training.learned)
     assert learned.status != "holds" or idle is after_a_twentieth_of_the_updates
     assert 0 < found.points <= (found.max_points - 1 if learned.status == "holds" else found.max_points / 3), found.message
+
+
+WITHOUT = {
+    "no methods": {"steps": []},
+    "no empty prompt": {"steps": [], "begins": False},
+    "no module": {"n_parameters": -1, "read": [], "read_inside": []},
+    "no loss": {"losses": torch.zeros(0), "n_updates": 0},
+}
+
+
+@pytest.mark.parametrize("lacks", WITHOUT)
+@pytest.mark.parametrize("id", ["14.7", "17.7", "18.6"])
+def test_no_evidence_and_no_judge_fails_where_a_model_lacks_something(id, lacks):
+    asks, build = examination(id), exercise(id)
+    [got] = outcomes(id, untrained(id))
+    measured = Measured(*got.results)._replace(**WITHOUT[lacks])
+    for wrong in build.wrong:
+        for shows in (getattr(wrong, kind) for kind in ("proof", "suspicion") if hasattr(wrong, kind)):
+            assert shows(measured, asks._truth) in (True, False)
+    failed = [f.name for f in asks.judge([replace(got, results=tuple(measured))]).findings if f.status == "fails"]
+    assert ("steps" in failed) == (WITHOUT[lacks].get("steps") == [])
+
+
+@cache
+def untrained(id):
+    return lambda *data: exercise(id).reference(*data[:-1], 0)
+
+
+class CountsFromOne(SmallLinearTransformer):
+    """The first token that is stepped has the position 1, and in the parallel form 0."""
+
+    def start(self, tokens):
+        S, z, t = super().start(tokens[:, :0])
+        state = S, z, t + 1
+        for token in tokens.unbind(1):
+            _, state = self.step(token, state)
+        return state
+
+    def embed(self, tokens, positions):
+        return super().embed(tokens, positions.clamp(max=255))
+
+
+def test_positions_that_are_counted_from_one_are_told_of_as_a_cause():
+    found = examination("14.7").examine(lambda *data: submit_linear(data, model=CountsFromOne, part=0.1))
+    assert "its position (0 in both" in found.misconception
 
 
 def test_a_model_left_in_training_mode_is_judged_in_evaluation_mode():
