@@ -136,6 +136,21 @@ def multiplies_the_weights_gradient_in_the_wrong_order(grad_h_new, x, h, h_new, 
     return grad @ W, grad @ U, grad @ x, grad @ h, grad.sum(0)
 
 
+@wrong.detail
+def multiplies_a_column(grad_h_new, x, h, h_new, W, U):
+    """You write Wᵀδ and Uᵀδ as the formula does, with δ as a column. Here each row of δ belongs to an example, and the
+    products are δ @ W and δ @ U."""
+    delta = grad_h_new * (1 - h_new**2)
+    return W.mT @ delta, U.mT @ delta, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+@wrong.detail
+def squares_the_difference(grad_h_new, x, h, h_new, W, U):
+    """You square the difference, (1 - h_new)². The derivative of tanh is 1 - h_new²: only the state is squared."""
+    delta = grad_h_new * (1 - h_new) ** 2
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
 @right
 def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     """Every product by einsum, the batch axis by name."""

@@ -1,5 +1,7 @@
 """Exercise 01.5, carousel_gradient: hints, and what students answer to the gradient along the LSTM's carousel."""
 
+import math
+
 import torch
 
 from course_lib.primitives import carousel_gradient
@@ -118,6 +120,19 @@ def starts_from_ones_of_one_axis(forget_gates):
 def takes_the_last_gate_only(forget_gates):
     """You return the last gate alone, which is ∂c_T/∂c_{T-1}. From c_0 to c_T every gate is a factor."""
     return forget_gates[-1]
+
+
+@wrong.case
+def multiplies_with_python(forget_gates):
+    """Your products are right, but `math.prod` begins with Python's number 1, and without a gate it returns that: the
+    result is then no tensor. `forget_gates.prod(0)` gives ones in the shape of a step."""
+    return math.prod(forget_gates)
+
+
+@wrong.detail
+def gives_prod_a_tuple_of_axes(forget_gates):
+    """`prod` takes a single axis, a number, and not a tuple as `sum` does: `forget_gates.prod(0)`."""
+    return torch.prod(forget_gates, dim=(0,))
 
 
 @right

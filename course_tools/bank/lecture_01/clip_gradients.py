@@ -160,6 +160,22 @@ def loops_over_the_rows(gradients, max_norm):
     return [g * torch.clamp(max_norm / torch.stack(squares).sum().sqrt(), max=1.0) for g in gradients]
 
 
+@wrong.detail
+def compares_the_norm_with_one(gradients, max_norm):
+    """You clip where the norm is above 1. The threshold is max_norm: with one above 1 you also stretch gradients that are
+    shorter than it, and with one below 1 you leave some that are longer."""
+    norm = sum((g**2).sum() for g in gradients) ** 0.5
+    return [g * (max_norm / norm) if norm > 1 else g.clone() for g in gradients]
+
+
+@wrong.detail
+def asks_each_tensor_whether_it_is_long(gradients, max_norm):
+    """You scale by the joint norm, but only those tensors that are too long by themselves. The direction of the step
+    changes, and the joint norm can still exceed max_norm: whether to clip is one question for all of them."""
+    norm = sum((g**2).sum().item() for g in gradients) ** 0.5
+    return [g * max_norm / norm if g.norm() > max_norm else g for g in gradients]
+
+
 @right
 def flattens_into_one_vector(gradients, max_norm):
     """All gradients as one long vector: clip that, then cut it up again."""

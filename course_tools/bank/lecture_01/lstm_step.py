@@ -220,6 +220,24 @@ def cuts_the_batch_into_gates(x, h, c, W, U, b):
     return o.sigmoid() * c.tanh(), c
 
 
+@wrong.detail
+def splits_into_pieces_of_four(x, h, c, W, U, b):
+    """You cut by `split(4)`, which makes pieces *of size* 4. `chunk(4, -1)` makes 4 pieces; `split` takes their size, which
+    is n."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).split(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@wrong.part
+def does_not_squash_the_candidate(x, h, c, W, U, b):
+    """You add the candidate without its tanh, so a single step can write any number into the cell. The three gates take the
+    sigmoid, and the candidate takes tanh."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g
+    return o.sigmoid() * c.tanh(), c
+
+
 @right
 def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     """Weights and bias cut into four first, then one affine map for each block."""

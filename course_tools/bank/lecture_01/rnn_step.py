@@ -112,6 +112,27 @@ def multiplies_a_column(x, h, W, U, b):
     return torch.tanh(W @ x + U @ h + b)
 
 
+@wrong.detail
+def multiplies_the_transposed_batch(x, h, W, U, b):
+    """You make columns of x and h, `W @ x.T`, so that W x can be written as in the formula. Each column is then an example,
+    and b, a row, is added along the wrong axis. Leave the examples in the rows: `x @ W.mT`."""
+    return torch.tanh(W @ x.T + U @ h.T + b)
+
+
+@wrong.detail
+def adds_the_state_outside(x, h, W, U, b):
+    """You close the tanh before the state is added. Your state can leave -1…1: the whole sum, with U h, belongs inside the
+    nonlinearity."""
+    return torch.tanh(x @ W.mT + b) + h @ U.mT
+
+
+@wrong.case
+def leaves_columns(x, h, W, U, b):
+    """You make columns of x and h to write W x as the formula does, and return columns: your numbers are right, and the
+    last axis, of size 1, is one too many. Take it away at the end, or write x @ W.mT."""
+    return torch.tanh(W @ x[..., None] + U @ h[..., None] + b[:, None])
+
+
 @right
 def concatenates_input_and_state(x, h, W, U, b):
     """One product: [W U] times the input and the state in one vector."""

@@ -124,6 +124,20 @@ def ignores_the_device(T_q, T_k=None, device=None):
     return torch.ones(T_q, T_k, dtype=torch.bool).tril(T_k - T_q)
 
 
+@wrong.detail
+def needs_the_number_of_keys(T_q, T_k=None, device=None):
+    """You use T_k as it is, and it may be None. Then there are as many keys as queries: T_k = T_q."""
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril()
+
+
+@wrong.detail
+def compares_two_rows(T_q, T_k=None, device=None):
+    """You compare two rows of positions entry by entry. Each query is compared with each key: make a column of the queries,
+    [:, None]."""
+    T_k = T_q if T_k is None else T_k
+    return torch.arange(T_k, device=device) <= torch.arange(T_q, device=device) + T_k - T_q
+
+
 @right
 def as_a_lower_triangle(T_q, T_k=None, device=None):
     """The lower triangle of a matrix of ones, its diagonal moved to the last key."""

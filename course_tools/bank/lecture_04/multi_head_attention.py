@@ -296,6 +296,51 @@ def wants_two_axes_of_every_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_he
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong.part
+def splits_before_it_projects(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You split the inputs into heads and project afterwards. A row of W_q takes all d_in features, and the rows belong to
+    the heads: project first, then split what comes out."""
+    q, k, v = (split_heads(x, n_heads) @ W.mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.part
+def splits_queries_that_are_not_projected(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You split the queries as they come in and never use W_q. Queries are projected as keys and values are: queries @
+    W_q.mT."""
+    q, k, v = (split_heads(x, n_heads) for x in (queries, keys @ W_k.mT, values @ W_v.mT))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.idea
+def attends_with_one_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You attend once, with all features together: n_heads is not used. Each head has its own scores from its own features:
+    split the projections into heads first."""
+    context, weights = scaled_dot_product_attention(queries @ W_q.mT, keys @ W_k.mT, values @ W_v.mT, mask)
+    return context @ W_o.mT, weights
+
+
+@wrong.detail
+def scales_a_second_time(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You divide by a root, and the function of attention divides by √d_k once more. Your scores are too small and your
+    weights too even: leave the scale to it."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    q = q / math.sqrt(W_q.shape[0])
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.detail
+def indexes_a_mask_that_may_be_none(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You insert the axis of heads without asking whether there is a mask: it may be None. `mask_per_head` treats None too,
+    and puts the axis before the last two."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask[:, None])
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""

@@ -257,6 +257,21 @@ def makes_a_batch_of_a_mask_of_two_axes(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong.detail
+def reverses_all_axes_of_the_keys(q, k, v, mask=None):
+    """`k.T` turns all axes of the keys round, the batch too, and fits only where there is no batch. Exchange the last two:
+    k.mT."""
+    scores = q @ k.T / math.sqrt(k.shape[-1])
+    return attend(scores, v, mask)
+
+
+@wrong.detail
+def takes_the_root_of_a_number_by_torch(q, k, v, mask=None):
+    """`torch.sqrt` takes a tensor, and the size of a key is a plain number: `math.sqrt(k.shape[-1])` or `k.shape[-1] **
+    0.5`."""
+    return attend(q @ k.mT / torch.sqrt(k.shape[-1]), v, mask)
+
+
 @right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""

@@ -112,6 +112,34 @@ def gives_every_head_all_features(x, n_heads):
     return torch.stack([x] * n_heads, -3)
 
 
+@wrong.detail
+def gives_no_number_of_heads(x, n_heads):
+    """You do not tell `rearrange` the size of h. It cuts `(h d)` only if it knows one of the two: h=n_heads."""
+    return rearrange(x, "... T (h d) -> ... h T d")
+
+
+@wrong.detail
+def divides_to_a_float(x, n_heads):
+    """You compute the size of a head by `/`, which gives a floating-point number even where nothing is left over. A size is
+    an integer: `//`."""
+    d = x.shape[-1] / n_heads
+    return x.unflatten(-1, (n_heads, d)).transpose(-2, -3)
+
+
+@wrong.detail
+def exchanges_heads_and_features(x, n_heads):
+    """You exchange the last two axes after you have cut the features: these are the heads and the features of a head. It is
+    positions and heads that change places: transpose(-3, -2)."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(-1, -2)
+
+
+@wrong.case
+def stacks_the_heads_on_axis_one(x, n_heads):
+    """You put the heads on axis 1. That is just before the positions only if there is exactly one batch axis; there may be
+    none, or several: stack on axis -3."""
+    return torch.stack(x.chunk(n_heads, dim=-1), dim=1)
+
+
 @right
 def with_unflatten(x, n_heads):
     """The last axis unflattened, then two axes exchanged, counted from the back."""

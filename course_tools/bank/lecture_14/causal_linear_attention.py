@@ -5,7 +5,7 @@ from einops import einsum
 from torch import Tensor
 
 from course_lib.attention import causal_linear_attention
-from course_lib.attention.linear import divide, mask_features
+from course_lib.attention.linear import divide, linear_attention_step, mask_features
 from course_lib.fast import chunked_linear_attention
 from course_tools.checks.exercise import (
     Answers,
@@ -184,6 +184,27 @@ def looks_for_keys_alone(phi_q, phi_k, v, mask=None):
     read = (phi_q[..., None] * (phi_k[..., :, None] * v[..., None, :]).cumsum(-3)).sum(-2)
     nothing = (z == 0).all(-1, keepdim=True)
     return torch.where(nothing, 0.0, read / torch.where(nothing, 1.0, (phi_q * z).sum(-1, keepdim=True)))
+
+
+@wrong.detail
+def multiplies_the_query_without_an_axis(phi_q, phi_k, v, mask=None):
+    """You write φ(q) @ S. Each position has its own S here, and `@` takes the positions for the rows of one matrix. Give
+    φ(q) an axis of size 1 and take it away again, (φ(q)[..., None, :] @ S)[..., 0, :]."""
+    phi_k = mask_features(phi_k, mask)
+    S, z = (phi_k[..., :, None] * v[..., None, :]).cumsum(-3), phi_k.cumsum(-2)
+    return divide(phi_q @ S, (phi_q * z).sum(-1, keepdim=True))
+
+
+@wrong.detail
+def starts_from_a_state_without_a_batch(phi_q, phi_k, v, mask=None):
+    """You step from an S of (f, d_v) and a z of (f,). Each sequence of the batch has its own state: begin with zeros of
+    (*batch, f, d_v) and (*batch, f)."""
+    phi_k, contexts = mask_features(phi_k, mask), []
+    S, z = torch.zeros(phi_k.shape[-1], v.shape[-1]), torch.zeros(phi_k.shape[-1])
+    for i in range(v.shape[-2]):
+        context, S, z = linear_attention_step(S, z, phi_q[..., i, :], phi_k[..., i, :], v[..., i, :])
+        contexts.append(context)
+    return torch.stack(contexts, -2)
 
 
 @right

@@ -161,6 +161,12 @@ def squares_the_input(x):
     return x.square()
 
 
+@wrong.detail
+def lifts_the_exponential_too(x):
+    """You add 1 to e^x as well. elu is e^x - 1 left of 0, and the 1 only makes e^x of it; with yours the map jumps at 0."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp() + 1)
+
+
 @right
 def chooses_between_safe_branches(x):
     """A choice between two branches, of which the exponential never sees a positive entry."""

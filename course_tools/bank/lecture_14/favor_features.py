@@ -161,6 +161,12 @@ def subtracts_the_largest_of_all(x, omega):
     return (exponents - exponents.amax()).exp() / math.sqrt(omega.shape[0])
 
 
+@wrong.detail
+def divides_by_the_root_of_d(x, omega):
+    """You divide by √d, the size of the vectors. The mean is over the m directions, so each side gives √m."""
+    return (x @ omega.mT - x.square().sum(-1, keepdim=True) / 2).exp() / math.sqrt(omega.shape[1])
+
+
 @right
 def by_completing_the_square(x, omega):
     """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""

@@ -171,6 +171,13 @@ def keeps_one_batch_axis(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), (phi_q * phi_k.sum(1).unsqueeze(1)).sum(-1, keepdim=True))
 
 
+@wrong.idea
+def takes_a_softmax_of_the_keys(phi_q, phi_k, v, mask=None):
+    """You take a softmax of the keys' features, and no normaliser. Features take the place of the exponential; the weights
+    are φ(q)ᵀφ(k) divided by their sum over the keys, which is φ(q)ᵀz."""
+    return phi_q @ (mask_features(phi_k, mask).softmax(-2).mT @ v)
+
+
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""

@@ -179,6 +179,28 @@ def looks_for_keys_alone(S, z, phi_q, phi_k, v):
     return torch.where(nothing, 0.0, (phi_q[..., :, None] * S).sum(-2) / similarity), S, z
 
 
+@wrong.detail
+def multiplies_the_query_without_an_axis(S, z, phi_q, phi_k, v):
+    """You write φ(q) @ S. A product `@` needs a matrix on the left: with a batch it takes the batch for the rows of one.
+    Give φ(q) an axis of size 1 and take it away again, (φ(q)[..., None, :] @ S)[..., 0, :]."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return divide(phi_q @ S, (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@wrong.detail
+def writes_by_the_outer_product_of_vectors(S, z, phi_q, phi_k, v):
+    """`torch.outer` takes two vectors only, and there may be batch axes here: phi_k[..., :, None] * v[..., None, :]."""
+    S, z = S + torch.outer(phi_k, v), z + phi_k
+    return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@wrong.case
+def returns_the_state_first(S, z, phi_q, phi_k, v):
+    """All three of your results are right, but the context comes last. The order is (context, S, z)."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return S, z, divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True))
+
+
 @right
 def replaces_the_divisor(S, z, phi_q, phi_k, v):
     """A divisor of 0 becomes 1."""
