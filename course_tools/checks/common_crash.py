@@ -202,6 +202,130 @@ KINDS = {
         "`view` needs numbers that lie in memory in this order, which those of a slice or a transpose do not: `reshape`.",
         "view size is not compatible with input tensor's size and stride",
     ),
+    "einsum axes": CrashKind(
+        "DETAIL",
+        "An equation of `einsum` has a letter for each axis, and a tensor has more or fewer axes here: where any number of "
+        "batch axes may come first, write `...` for them, as in `...nd,od->...no`.",
+        r"number of subscripts in the equation \(\d+\) does not match",
+    ),
+    "einsum sizes": CrashKind(
+        "DETAIL",
+        "One letter of `einsum` stands for axes of two sizes. The letters follow the axes as they are stored, those of weights "
+        "as (out, in): write the shape of each tensor below its letters.",
+        r"einsum\(\): subscript \w+ has size \d+ for operand",
+    ),
+    "einsum letters": CrashKind(
+        "DETAIL",
+        "`torch.einsum` takes its equation first, in single letters, as in `torch.einsum('...tf,...td->...tfd', k, v)`; the "
+        "`einsum` of einops takes it last, in words with spaces.",
+        r"subscripts must be in \[a-zA-Z\]|last argument passed to `einops.einsum` must be a string",
+    ),
+    "einops sizes": CrashKind(
+        "DETAIL",
+        "einops knows an axis as a whole, and not the sizes that are multiplied in round brackets: give all of them but one, "
+        "as in `rearrange(x, '… (h d) -> …', h=n_heads)`.",
+        "Could not infer sizes for",
+    ),
+    "undefined": CrashKind(
+        "DETAIL",
+        "A name in this line is not defined. Functions are written with their module, `torch.tanh`; a size such as d_k is read "
+        "off a shape, `k.shape[-1]`.",
+        r"^name '\w+' is not defined$",
+    ),
+    "float size": CrashKind(
+        "DETAIL",
+        "Sizes and indices must be integers, and `/` gives a float, also where nothing remains: `//`.",
+        r"must be tuple of ints, ?but got float|'float' object cannot be interpreted as an integer",
+    ),
+    "split": CrashKind(
+        "DETAIL",
+        "`split(n)` cuts into pieces of n entries each: `chunk(n)` cuts into n pieces.",
+    ),
+    "linear": CrashKind(
+        "DETAIL",
+        "`F.linear(x, W)` computes x Wᵀ: it takes W as (out, in) and transposes it itself. Yours would fit the other way.",
+    ),
+    "matrices only": CrashKind(
+        "DETAIL",
+        "`mm`, `mv`, `dot`, `bmm`, `addmm` and `multi_dot` take tensors of a fixed number of axes, and yours have another: "
+        "`@` takes any number of batch axes.",
+        r"must be a matrix|must be a 3D tensor|tensor must be 1D or 2D|1D tensors expected",
+    ),
+    "permute": CrashKind(
+        "DETAIL",
+        "`permute` names every axis, and the tensor has another number of them here. To exchange the last two, whatever comes "
+        "before, write `x.mT`, and others by `transpose(-3, -2)`.",
+        "does not match the length of the desired ordering of dimensions",
+    ),
+    "too many indices": CrashKind(
+        "DETAIL",
+        "You index more axes than the tensor has here. Where any number of batch axes may come first, count from the end: "
+        "`x[..., i]`.",
+        "too many indices for tensor of dimension",
+    ),
+    "no such axis": CrashKind(
+        "DETAIL",
+        "You name an axis that the tensor does not have: it has fewer here. `sum()` and `mean()` without an axis leave a "
+        "number, and where any number of batch axes may come first, axes are counted from the end: `x.sum(-1)`.",
+        "Dimension out of range",
+    ),
+    "mask shape": CrashKind(
+        "DETAIL",
+        "`x[mask]` does not broadcast its mask, which must have the first axes of x: take `masked_fill` or `torch.where`, or "
+        "`mask.expand_as(x)`.",
+        r"The shape of the mask \[.*\] at index \d+ does not match",
+    ),
+    "norm shape": CrashKind(
+        "DETAIL",
+        "`F.layer_norm` takes the shape of the last axes that are normalised together, which gain and bias have too: for the "
+        "features alone, `x.shape[-1:]`.",
+        "Expected weight to be of same shape as normalized_shape|Given normalized_shape=",
+    ),
+    "rows": CrashKind(
+        "DETAIL",
+        "`F.cross_entropy` is given more rows of logits than targets, or fewer: flatten the same axes of both, "
+        "`logits.flatten(0, -2)` and `targets.flatten()`.",
+        "Expected input batch_size",
+    ),
+    "one by one": CrashKind(
+        "DETAIL",
+        "You pass a tuple where its tensors are wanted one after the other: unpack it by `*`, as in `f(x, *weights)`.",
+        "pass its tensors one by one",
+    ),
+    "overlap": CrashKind(
+        "DETAIL",
+        "You copy one part of a tensor onto another that overlaps it, so that it would change while it is read: copy a "
+        "`.clone()`.",
+        "some elements of the input tensor and the written-to tensor refer to a single memory location",
+    ),
+    "grows in place": CrashKind(
+        "DETAIL",
+        "An operation in place (`+=`, `*=`) cannot enlarge its left side, and the right side has more axes or entries: write "
+        "`x = x * y`.",
+        "doesn't match the broadcast shape",
+    ),
+    "nothing to reduce": CrashKind(
+        "CASE",
+        "An empty tensor has no largest and no smallest entry: say what the result is then.",
+        "Expected reduction dim .*(?:to have non-zero size|input.numel)",
+    ),
+    "negative size": CrashKind(
+        "CASE",
+        "You ask for a tensor with a negative number of entries: a difference of sizes is below 0 here. Bound it, or cut a "
+        "larger tensor.",
+        "with negative dimension|Dimension size must be non-negative",
+    ),
+    "no such class": CrashKind(
+        "DETAIL",
+        "`F.cross_entropy` is given a class that has no logit: n classes are numbered from 0 to n - 1.",
+        r"Target -?\d+ is out of bounds",
+    ),
+    "device": CrashKind(
+        "CASE",
+        "Of the tensors that meet here, one was made on the CPU and another on the device that was asked for: pass `device=` "
+        "wherever you make a tensor.",
+        "is not on the expected device|Expected all tensors to be on the same device",
+    ),
     "init": CrashKind(
         "DETAIL",
         "The `__init__` of your module gives it parts before `super().__init__()` was called: make this its first line.",
@@ -302,6 +426,7 @@ class CrashSite:
         """The variables that the outermost operator, call or attribute of the expression takes, by name."""
         outermost = _inner(self.expression)
         nodes = list(ast.iter_child_nodes(outermost)) if outermost is not None else []
+        nodes += [node.left for node in nodes if isinstance(node, ast.Compare)]
         return self._found([node.value if isinstance(node, ast.keyword) else node for node in (outermost, *nodes)])
 
     def unpacks_a_shape(self) -> bool:
@@ -316,6 +441,14 @@ class CrashSite:
                 return isinstance(self.scope.get(name), FunctionType | nn.Module)
             case ast.BinOp(left=ast.Call(func=ast.Attribute(attr=name), args=args, keywords=keywords)):
                 return name in _PAIRS and bool(args or keywords)
+        return False
+
+    def passes_a_tuple_whole(self) -> bool:
+        """Whether the expression is a call that is given a tuple of the scope, or a part of one, and unpacks none by `*`."""
+        match _inner(self.expression):
+            case ast.Call(args=args) if not any(isinstance(one, ast.Starred) for one in args):
+                named = [one.value if isinstance(one, ast.Subscript) else one for one in args]
+                return any(isinstance(value, tuple) for value in self._found(named).values())
         return False
 
     def _found(self, nodes: Sequence[ast.AST | None]) -> dict[str, object]:
@@ -346,8 +479,10 @@ def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call:
         return "package"
     if isinstance(error, AttributeError) and error.name is not None:
         return _of_attribute(error, place)
-    if "NoneType" in text and _argument_of_none(place):
+    if ("NoneType" in text or "got (bool" in text) and _argument_of_none(place):
         return "None"
+    if "required positional argument" in text and place.passes_a_tuple_whole():
+        return "one by one"
     if isinstance(error, TypeError) and _several_results(text, place):
         return "several results"
     if "only one element tensors can be converted" in text or "cannot be converted to Scalar" in text:
@@ -356,6 +491,8 @@ def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call:
         return "empty" if any(_is_empty(value) for value in call) else ""
     if _classes_are_last(text, place):
         return "classes"
+    if "values to unpack" in text and raising is not None and raising.name == "split":
+        return "split"
     if "values to unpack" in text and raising is not None and raising.name in ("shape", "size") and place.unpacks_a_shape():
         return "axes"
     if raising is None or not isinstance(error, RuntimeError):
@@ -368,6 +505,8 @@ def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[
     shapes = [tuple(t.shape) for t in raising.tensors]
     if raising.name == "outer" and any(len(shape) > 1 for shape in shapes):
         return "outer"
+    if raising.name == "matmul" and _is_linear(expression) and len(shapes) > 1 and len(shapes[1]) == 2:
+        return "linear" if shapes[0][-1] == shapes[1][0] != shapes[1][1] else ""
     if raising.name == "matmul" and len(shapes) == 2 and (nodes := _factors(expression)) is not None:
         return _of_product(*nodes, *shapes)
     if raising.name in _JOINS and shapes:
@@ -391,7 +530,8 @@ def _of_product(left: ast.AST, right: ast.AST, a: tuple[int, ...], b: tuple[int,
             return "all axes" if (_multiplies(turned, other) if first else _multiplies(other, turned)) else ""
     turned_left, turned_right = _turns(left), _turns(right)
     if not turned_left and not turned_right:
-        if len(b) > 1 and a[-1] == b[-1] and b[-2] not in a[:-1] and _multiplies(a, _swapped(b)):
+        unlike = (len(b) > 1 and b[-2] not in a[:-1]) or _is_weights(right)
+        if len(b) > 1 and a[-1] == b[-1] and unlike and _multiplies(a, _swapped(b)):
             return "not transposed"
         if len(a) > 1 < len(b) and a[-2] == b[-2] and a[-1] not in b[-1:] and _multiplies(_swapped(a), b):
             return "not transposed"
@@ -467,7 +607,8 @@ def _classes_are_last(text: str, place: CrashSite) -> bool:
 def _argument_of_none(place: CrashSite) -> str:
     """The operand of the expression that is an argument of the student's function, and came as None; "" if there is none."""
     code = place.frame.f_code
-    stored = [one.argval for one in dis.get_instructions(code) if "STORE_FAST" in one.opname]
+    before = [one for one in dis.get_instructions(code) if one.offset < place.frame.f_lasti]
+    stored = [one.argval for one in before if "STORE_FAST" in one.opname]
     written = {name for names in stored for name in (names if isinstance(names, tuple) else (names,))}
     arguments = {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]} - written
     return next((name for name, value in place.operands().items() if name in arguments and value is None), "")
@@ -509,7 +650,7 @@ def _on_product(expression: ast.AST | None, raising: RaisingCall) -> str:
         return "If it is meant entry by entry, as ⊙ is, write `*`."
     if any(len(shape) == 1 for shape in shapes):
         return "A vector needs an axis of size 1 to be multiplied like a row or a column."
-    weights = any(isinstance(node, ast.Name) and node.id.startswith("W") for node in nodes)
+    weights = any(map(_is_weights, nodes))
     return "Weights W (out, in) are applied as `x @ W.mT`." if weights and not any(map(_turns, nodes)) else ""
 
 
@@ -557,8 +698,19 @@ def _factors(statement: ast.AST | None) -> tuple[ast.AST, ast.AST] | None:
     return None
 
 
+def _is_linear(statement: ast.AST | None) -> bool:
+    match _inner(statement):
+        case ast.Call(func=ast.Attribute(attr="linear") | ast.Name(id="linear")):
+            return True
+    return False
+
+
 def _is_attribute(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _is_weights(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.startswith("W")
 
 
 def _turns(node: ast.AST) -> bool:

@@ -181,18 +181,23 @@ def _raising(answer: Callable[..., object], call: Call, gradients: bool, error: 
 
 
 def _crash(call: Call, error: BaseException, raising: RaisingCall | None) -> Crash | None:
-    """What is known of an error in the student's own line; None if it was raised inside a function of the course."""
+    """What is known of an error in the student's own line.
+
+    None if it was raised inside a function of the course, unless it was given a tuple in place of tensors.
+    """
     entries, entry = [], error.__traceback__
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
     files = [Path(one.tb_frame.f_code.co_filename) for one in entries]
     own = [i for i, file in enumerate(files) if i and not in_a_library(file)]
-    if not isinstance(error, Exception) or not own or any(f.is_relative_to(_OURS / "course_lib") for f in files[own[-1] :]):
+    inside = any(f.is_relative_to(_OURS / "course_lib") for f in files[own[-1] :]) if own else False
+    if not isinstance(error, Exception) or not own or (inside and not isinstance(error, TypeError)):
         return None
     try:
         place = CrashSite.of(entries[own[-1]], [one.tb_frame for one in entries[own[-1] + 1 :]])
-        return crash_of(error, place, raising, call)
+        crash = crash_of(error, place, raising, call)
+        return crash if not inside or crash.kind == "one by one" else None
     except Exception:  # an answer may be a strange object, and its source unreadable
         return None
 

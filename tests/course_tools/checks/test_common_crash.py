@@ -2,12 +2,13 @@
 
 import math
 
+import einops
 import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import attend, scaled_dot_product_attention
-from course_lib.primitives import rnn_step
+from course_lib.attention import attend, pool, scaled_dot_product_attention
+from course_lib.primitives import layer_norm, rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks.common_crash import KINDS
 from course_tools.checks.exercise import Severity
@@ -30,6 +31,22 @@ def until_small(x):
 def into(x):
     x += 1
     return x
+
+
+def shifts_in_place(mask):
+    mask = mask.clone()
+    mask[..., 1:] = mask[..., :-1]
+    return mask
+
+
+def cuts_into_pieces_of_two(x):
+    a, b = x.split(2, dim=-1)
+    return a + b
+
+
+def needs_a_mask(x, mask=None):
+    mask = mask[:, None]
+    return x.masked_fill(mask, 0.0)
 
 
 def unpacks(x):
@@ -146,6 +163,40 @@ NAMED = [
     ("dtypes", lambda x: torch.zeros(3).scatter_add(0, x, x), [torch.zeros(3).long()]),
     ("in place", into, [TWO]),
     ("view", lambda x: x.mT.view(6), [TWO]),
+    ("einsum axes", lambda x: torch.einsum("nd,md->nm", x, x), [BATCH]),
+    ("einsum sizes", lambda x, W: torch.einsum("nd,do->no", x, W), [TWO, torch.randn(5, 3)]),
+    ("einsum letters", lambda x: torch.einsum("... T d_v -> ... d_v", x), [TWO]),
+    ("einsum letters", lambda x: einops.einsum("... T d_v -> ... d_v", x), [TWO]),
+    ("einops sizes", lambda x: einops.rearrange(x, "... (h d) -> ... h d"), [TWO]),
+    ("undefined", lambda x: tanh(x), [TWO]),
+    ("float size", lambda x: x.unflatten(-1, (3, x.shape[-1] / 3)), [TWO]),
+    ("float size", lambda x: [x for _ in range(x.shape[-1] / 3)], [TWO]),
+    ("split", cuts_into_pieces_of_two, [torch.randn(2, 8)]),
+    ("None", needs_a_mask, [TWO, None]),
+    ("linear", lambda x, W: F.linear(x, W.mT), [TWO, torch.randn(5, 3)]),
+    ("matrices only", lambda x: torch.mm(x, x.mT), [BATCH]),
+    ("matrices only", lambda x: torch.bmm(x, x.mT), [TWO]),
+    ("matrices only", lambda x, b: torch.addmm(b, x, x.mT), [BATCH, ONE]),
+    ("matrices only", lambda x: torch.linalg.multi_dot([x, x.mT, x]), [BATCH]),
+    ("permute", lambda x: x.permute(0, 2, 1), [TWO]),
+    ("too many indices", lambda x: x[0, :, 0], [TWO]),
+    ("no such axis", lambda x: x.sum().mean(1), [TWO]),
+    ("mask shape", lambda x, mask: x[~mask], [BATCH, torch.ones(2, 1, 3).bool()]),
+    ("norm shape", lambda x, gain: F.layer_norm(x, x.shape[-2:], gain), [BATCH, ONE]),
+    ("rows", lambda x, y: F.cross_entropy(x.flatten(1), y.flatten()), [BATCH, CLASSES]),
+    ("one by one", lambda x, pair: layer_norm(x, pair), [TWO, (ONE, ONE)]),
+    ("one by one", lambda x, pairs: layer_norm(x, pairs[0]), [TWO, ((ONE, ONE),)]),
+    ("one by one", lambda x, words: pool(x, words), [TWO, (TWO, ONE, ONE)]),
+    ("overlap", shifts_in_place, [ONE.repeat(3) > 0]),
+    ("grows in place", lambda x: torch.ones(3).mul_(x), [TWO]),
+    ("nothing to reduce", lambda x: x[:0].max(), [ONE]),
+    ("nothing to reduce", lambda x: x[:, :0].argmin(-1), [TWO]),
+    ("negative size", lambda n: torch.zeros(n, n - 5), [3]),
+    ("negative size", lambda n: torch.zeros(n - 5, dtype=torch.bool), [3]),
+    ("no such class", lambda x: F.cross_entropy(x, torch.tensor([3, 0])), [TWO]),
+    ("not transposed", lambda x, W: x @ W, [BATCH, torch.randn(5, 3)]),
+    ("device", lambda x: x.to("meta") + x[0], [TWO]),
+    ("None", lambda x, mask=None: x.masked_fill(mask == 0, -1.0), [TWO]),
     ("init", lambda x: WithoutInit(), [TWO]),
     ("numpy", lambda x: x.numpy(), [TWO]),
 ]
@@ -163,6 +214,7 @@ NOT_NAMED = [
     (lambda x, mask=None: ({}.get(0)).shape, [TWO]),  # None, but not the argument
     (a_helper_returns_nothing, [TWO, True]),
     (lambda x: math.no_such_function(x), [TWO]),
+    (lambda x, pair: layer_norm(x, *pair[:1]), [TWO, (ONE, ONE)]),  # unpacked, but too short
     (lambda x: round(x), [TWO]),
     (raises(RuntimeError("Boolean value of Tensor with more than one value is ambiguous")), []),
     (lambda x: scaled_dot_product_attention(x, x.mT, x), [TWO]),  # raised in the library
