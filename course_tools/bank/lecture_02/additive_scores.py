@@ -122,6 +122,12 @@ def does_not_transpose_the_matrices(q, k, W, U, v):
     return torch.tanh((q @ W).unsqueeze(-2) + (k @ U).unsqueeze(-3)) @ v
 
 
+@wrong.detail
+def divides_by_the_root_of_the_hidden_size(q, k, W, U, v):
+    """You divide by the square root of the number of hidden units. Additive scores have no scale: v learns its own."""
+    return additive_scores(q, k, W, U, v) / len(v) ** 0.5
+
+
 @right
 def by_einsum(q, k, W, U, v):
     """All three products by einsum, with a named index for each axis."""

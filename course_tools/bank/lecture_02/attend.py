@@ -228,6 +228,16 @@ def makes_a_batch_of_a_mask_of_two_axes(scores, values, mask=None):
     return weights @ values, weights
 
 
+@wrong.case
+def largest_of_all_scores_subtracted(scores, values, mask=None):
+    """You subtract the largest of *all* scores of a row. If a forbidden one is far above the others, their exponentials are
+    rounded to 0: mask first, and then take the maximum."""
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True).detach())
+    weights = weights if mask is None else weights * mask
+    weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-20)
+    return weights @ values, weights
+
+
 @right
 def by_logsumexp(scores, values, mask=None):
     """The logarithm of the denominator by logsumexp over the allowed keys, then one exponential."""

@@ -256,6 +256,18 @@ def takes_the_last_column(x, lengths, h0, W, U, b):
     return states, states[:, -1]
 
 
+@wrong.case
+def reads_the_last_state_of_an_empty_sequence(x, lengths, h, W, U, b):
+    """You read the last state at index length - 1. For an empty sequence this is -1, the end of the row; it keeps its initial
+    state."""
+    T, states = x.shape[1], []
+    for x_t in x.unbind(1):
+        states.append(rnn_step(x_t, states[-1] if states else h, W, U, b))
+    states = torch.stack(states, 1) if T else x.new_zeros(len(x), 0, len(b))
+    last = states[torch.arange(len(x)), lengths.clamp(max=T) - 1] if T else h
+    return states * (torch.arange(T) < lengths[:, None])[..., None], last
+
+
 @right
 def by_picking_the_last_state(x, lengths, h, W, U, b):
     """Run over everything, keep the initial state in front, and pick the state at index `length`."""

@@ -196,6 +196,22 @@ def divides_each_sentence_by_its_own_length(logits, target, padding):
     return (losses.sum(1) / (target[:, 1:] != padding).sum(1)).mean()
 
 
+@wrong.detail
+def counts_the_beginning_too(logits, target, padding):
+    """You divide by the number of all real tokens. The first of each sentence is read and never predicted: it must not
+    count."""
+    n = (target != padding).sum()
+    return teacher_forced_loss(logits, target, padding) * (target[:, 1:] != padding).sum() / n
+
+
+@wrong.detail
+def averages_within_each_position(logits, target, padding):
+    """You average over the sentences at each position first, and then over the positions. A token at a position that few
+    sentences reach then has more weight; all real tokens have the same."""
+    seen = [F.cross_entropy(logits[:, t], target[:, t + 1], ignore_index=padding) for t in range(target.shape[1] - 1)]
+    return torch.stack(seen).nanmean()
+
+
 @right
 def by_choosing_real_tokens(logits, target, padding):
     """The real positions chosen by a boolean index, log_softmax and the picked entries of it averaged."""

@@ -211,6 +211,15 @@ def bends_the_readout(y, h, c, regions, attention, gate, cell, readout):
     return CaptionStep(torch.tanh(y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT, h, c, weights)
 
 
+@wrong.detail
+def gates_the_word_too(y, h, c, regions, attention, gate, cell, readout):
+    """You multiply the word by the gate too. β scales the context alone: [y; β ẑ]."""
+    z, weights = soft_attention(regions, h, *attention)
+    beta = torch.sigmoid(F.linear(h, *gate))
+    new, c_new = lstm_step(beta * torch.cat([y, z], -1), h, c, *cell)
+    return _say(y, new, beta * z, readout), new, c_new, weights
+
+
 @right
 def with_torch_cells(y, h, c, regions, attention, gate, cell, readout):
     """torch's own LSTM cell and linear layers, the attention as one broadcast sum."""

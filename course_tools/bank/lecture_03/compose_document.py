@@ -146,6 +146,14 @@ def returns_words_before_sentences(states, mask, words, sentences):
     return vector, word_weights, sentence_weights
 
 
+@wrong.detail
+def flattens_the_sentences_but_not_the_mask(states, mask, words, sentences):
+    """You join documents and sentences in one axis, but not those of the mask, (B, S, T). Flatten both, or neither: `pool`
+    takes any number of batch axes."""
+    vectors, of_words = pool(states.flatten(0, 1), *words, mask)
+    return *pool(vectors.unflatten(0, mask.shape[:2]), *sentences, mask.any(-1)), of_words
+
+
 @right
 def document_by_document(states, mask, words, sentences):
     """A loop over the documents and one over their sentences; what has no word is left out and stays 0."""

@@ -129,6 +129,18 @@ def forgets_the_square(weights):
     return (1 - weights.sum(1)).sum(-1).mean()
 
 
+@wrong.part
+def subtracts_before_adding_up(weights):
+    """You subtract each weight from 1 and then add up over the words: T minus the sum. The 1 stands outside the sum."""
+    return (1 - weights).sum(1).square().sum(-1).mean()
+
+
+@wrong.detail
+def takes_the_norm(weights):
+    """You take the norm of the distances, the root of the sum of their squares. The penalty is the sum itself."""
+    return (1 - weights.sum(1)).norm(dim=-1).mean()
+
+
 @right
 def as_mean_squared_error(weights):
     """torch's squared error between the sums and a table of ones, times the number of regions."""

@@ -230,6 +230,21 @@ def adds_the_smallest_number(log_p, weights, looks, baseline, entropy_weight=0.0
     return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
 
 
+@wrong.case
+def clamps_at_the_machine_epsilon(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You bound the weights below by the machine epsilon, `eps`, and so change weights that are small but not rounded. The
+    smallest normal number is `tiny`."""
+    return hard_attention_loss(log_p, weights.clamp(min=torch.finfo(weights.dtype).eps), looks, baseline, entropy_weight)
+
+
+@wrong.detail
+def takes_the_entropy_of_the_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You sum -α log α over the sampled regions alone. The entropy of a word's weights runs over all regions."""
+    seen = weights.gather(-1, looks[..., None])[..., 0]
+    entropy = torch.special.entr(seen).sum(-1).mean()
+    return hard_attention_loss(log_p, weights, looks, baseline) - entropy_weight * entropy
+
+
 @right
 def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
     """torch's negative log-likelihood of the drawn regions, and its x log y for the entropy."""

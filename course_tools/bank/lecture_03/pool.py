@@ -161,6 +161,21 @@ def weighs_tokens_without_an_axis(values, W, b, u, mask=None):
     return (weights * values).sum(-2), weights
 
 
+@wrong.detail
+def transposes_the_hidden_vectors(values, W, b, u, mask=None):
+    """You multiply the transposed hidden vectors by u, as in u_tᵀ u. There u_t is a column; here each row is one, and the
+    product sums over their last axis: hidden @ u."""
+    weights = (torch.tanh(values @ W.mT + b).mT @ u).softmax(-1)
+    return (weights[..., None] * values).sum(-2), weights
+
+
+@wrong.part
+def sets_the_padding_to_zero(values, W, b, u, mask=None):
+    """You set the vectors of the padding to 0. Their score is then v tanh(b), and not -inf: they still take weight from the
+    real tokens."""
+    return pool(values if mask is None else values * mask[..., None], W, b, u)
+
+
 @right
 def by_counting_exponentials(values, W, b, u, mask=None):
     """The softmax written out in float64: exponentials, 0 at the padding, divided by their sum, or by 1 where that is 0."""

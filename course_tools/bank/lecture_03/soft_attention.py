@@ -167,6 +167,30 @@ def weighs_regions_without_an_axis(regions, h, W_a, W_h, v):
     return (weights * regions).sum(1), weights
 
 
+@wrong.part
+def takes_a_softmax_over_one_score(regions, h, W_a, W_h, v):
+    """Your scores are (B, L, 1), and your softmax runs over this last axis of size 1, so that all weights are 1. It runs over
+    the L regions."""
+    scores = torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v[:, None]
+    weights = scores.softmax(-1)
+    return (weights * regions).sum(1), weights[..., 0]
+
+
+@wrong.detail
+def takes_the_mean_of_the_weighted_regions(regions, h, W_a, W_h, v):
+    """You take the mean of the weighted regions. The weights sum to 1 already, so that their sum is an average; yours is
+    smaller by a factor of L."""
+    context, weights = soft_attention(regions, h, W_a, W_h, v)
+    return context / regions.shape[1], weights
+
+
+@wrong.case
+def squeezes_the_batch_away(regions, h, W_a, W_h, v):
+    """You remove an axis by `squeeze()`, which removes every axis of size 1, also a batch of one: name the axis."""
+    context, weights = soft_attention(regions, h, W_a, W_h, v)
+    return context.squeeze(), weights
+
+
 @right
 def in_einsum(regions, h, W_a, W_h, v):
     """Every product an einsum, the softmax written out."""

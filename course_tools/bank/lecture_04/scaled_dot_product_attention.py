@@ -46,8 +46,8 @@ def forgets_the_scale(q, k, v, mask=None):
 
 @wrong.detail
 def divides_by_d_k(q, k, v, mask=None):
-    """You divide the scores by d_k itself. The spread of a dot product grows only like √d_k, so your scores become
-    too small and your weights too even."""
+    """You divide the scores by d_k itself, or by √d_k twice. The spread of a dot product grows only like √d_k, so your scores
+    become too small and your weights too even."""
     return attend(q @ k.mT / k.shape[-1], v, mask)
 
 

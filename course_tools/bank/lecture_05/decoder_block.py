@@ -196,6 +196,39 @@ def inserts_the_head_axis_after_the_first_axis(x, memory, own, cross, network, n
     return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
+@wrong.part
+def uses_the_second_norm_twice(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You end with the second norm again, and never use the third. Each of the three steps has its own gain and bias."""
+    return decoder_block(x, memory, own, cross, network, (*norms[:2], norms[1]), n_heads, memory_mask)
+
+
+@wrong.part
+def asks_the_memory_with_the_input(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """Your cross-attention takes its queries from the input of the block. It comes second: its queries are what the first step
+    made of the input."""
+    h = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(x.shape[1])).context, *norms[0])
+    g = layer_norm(h + multi_head_attention(x, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
+    return layer_norm(g + feed_forward(g, *network), *norms[2])
+
+
+@wrong.detail
+def masks_by_the_size_of_the_batch(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You make the causal mask by len(x), the size of the batch. It has a row for each token: x.shape[1]."""
+    h = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(len(x))).context, *norms[0])
+    g = layer_norm(h + multi_head_attention(h, memory, memory, *cross, n_heads, memory_mask).context, *norms[1])
+    return layer_norm(g + feed_forward(g, *network), *norms[2])
+
+
+@wrong.part
+def reads_the_memory_in_order(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You mask the memory causally. The whole source is known before the first word is written: only its padding is hidden."""
+    T, mask = x.shape[1], causal_mask(x.shape[1], memory.shape[1])
+    h = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads, causal_mask(T)).context, *norms[0])
+    mask = mask if memory_mask is None else mask & memory_mask
+    g = layer_norm(h + multi_head_attention(h, memory, memory, *cross, n_heads, mask).context, *norms[1])
+    return layer_norm(g + feed_forward(g, *network), *norms[2])
+
+
 @right
 def with_torch_functions(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """torch's linear layers, fused attention (causal by its own switch) and layer norm, and no function of the course."""

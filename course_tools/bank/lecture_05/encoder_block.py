@@ -159,6 +159,13 @@ def inserts_the_head_axis_after_the_first_axis(x, attention, network, norms, n_h
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@wrong.detail
+def exchanges_mask_and_number_of_heads(x, attention, network, norms, n_heads, mask=None):
+    """You give `multi_head_attention` the mask before the number of heads. It takes n_heads first, and then the mask."""
+    h = layer_norm(x + multi_head_attention(x, x, x, *attention, mask, n_heads).context, *norms[0])
+    return layer_norm(h + feed_forward(h, *network), *norms[1])
+
+
 @right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's linear layers, its fused attention and its layer norm, and no function of the course."""

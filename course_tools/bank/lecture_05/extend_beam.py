@@ -241,6 +241,14 @@ def expects_more_tokens_than_prefixes(log_p, logits, going, length, padding, pen
     return scores, total.flatten(1).gather(1, best), best // width, word.flatten(1).gather(1, best)
 
 
+@wrong.detail
+def raises_the_six_alone(log_p, logits, going, length, padding, penalty=0.0):
+    """You raise only the 6 to the power α: `(5 + length) / 6**penalty`. The power belongs to the whole quotient; with α = 0
+    yours divides by 5 + length."""
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    return _best_of_all(total / ((5 + length[..., None]) / 6**penalty), total)
+
+
 @right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""

@@ -235,6 +235,23 @@ def inserts_the_head_axis_after_the_first_axis(x, attention, network, norms, n_h
     return x + feed_forward(layer_norm(x, *norms[1]), *network)
 
 
+@wrong.part
+def shows_the_network_the_attentions_input(x, attention, network, norms, n_heads, mask=None):
+    """Your network reads the normalised input of the attention a second time. It must read the second norm of the sum, with
+    what the attention made of it."""
+    y = layer_norm(x, *norms[0])
+    return x + multi_head_attention(y, y, y, *attention, n_heads, mask).context + feed_forward(y, *network)
+
+
+@wrong.part
+def normalises_what_the_network_says(x, attention, network, norms, n_heads, mask=None):
+    """You apply the second norm to the result of the network. It belongs before the network, as the first belongs before the
+    attention."""
+    y = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(y, y, y, *attention, n_heads, mask).context
+    return x + layer_norm(feed_forward(x, *network), *norms[1])
+
+
 @right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's layer norm, linear layers and fused attention, and no function of the course."""

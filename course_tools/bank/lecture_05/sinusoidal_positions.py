@@ -174,6 +174,15 @@ def ignores_the_device(T, d_model, device=None):
     return sinusoidal_positions(T, d_model)
 
 
+@wrong.detail
+def reaches_the_last_frequency(T, d_model, device=None):
+    """You space the frequencies so that the last pair has exactly 1/10000, as tensor2tensor does. Here the exponent is
+    2i / d_model, which never reaches 1."""
+    n = d_model // 2 + d_model % 2
+    angles = torch.arange(T, device=device)[:, None] * 10000 ** (-torch.arange(n, device=device) / max(n - 1, 1))
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :d_model]
+
+
 @right
 def entry_by_entry(T, d_model, device=None):
     """Every entry by itself, in Python's own numbers."""

@@ -148,6 +148,21 @@ def forgets_the_bias(x, y, halt, h, epsilon=0.01):
     return adaptive_step(x, y, (halt[0], torch.zeros_like(halt[1])), h, epsilon)
 
 
+@wrong.case
+def takes_the_sum_from_a_running_one(x, y, halt, h, epsilon=0.01):
+    """You take the last entry of the running sum, and before the first step there is none. The sum of no numbers is 0:
+    `sum`."""
+    return _asked(torch.where(h.cumsum(-1)[..., -1:] < 1 - epsilon, y, x), halt, h)
+
+
+@wrong.part
+def decides_with_the_new_probability(x, y, halt, h, epsilon=0.01):
+    """You add the probability of this step before you decide who takes it. A position takes the step if its sum *before* it is
+    below 1 - ε."""
+    h = _asked(y, halt, h)[1]
+    return torch.where(_still_active(h, epsilon), y, x), h
+
+
 @right
 def by_arithmetic(x, y, halt, h, epsilon=0.01):
     """0 and 1 as numbers that weigh x and y; the halting unit as a linear layer with one output."""

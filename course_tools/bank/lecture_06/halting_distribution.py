@@ -178,6 +178,22 @@ def chooses_one_step(h, epsilon=0.01):
     return F.one_hot(active.sum(-1) - 1, h.shape[-1]).to(h.dtype)
 
 
+@wrong.case
+def takes_the_remainder_from_the_graph(h, epsilon=0.01):
+    """You detach the sum of which the remainder is made. Your numbers are right, but the last step passes no gradient to the h
+    of the steps before."""
+    before = _before(h)
+    return _shares(h, before < 1 - epsilon, 1 - before.detach())
+
+
+@wrong.detail
+def takes_epsilon_off_the_remainder(h, epsilon=0.01):
+    """You give the last step what is missing to 1 - ε, and so your p sum to that. ε decides when a position halts; the
+    remainder is what is missing to 1."""
+    before = _before(h)
+    return _shares(h, before < 1 - epsilon, 1 - epsilon - before)
+
+
 @right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps that keeps what is left of 1, and which positions are still active."""

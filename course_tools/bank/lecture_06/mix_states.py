@@ -142,6 +142,20 @@ def weighs_states_without_an_axis(states, h, epsilon=0.01):
     return (halting_distribution(h, epsilon) * states).sum(-2)
 
 
+@wrong.detail
+def multiplies_the_weights_as_a_matrix(states, h, epsilon=0.01):
+    """You write p @ states, where the last axis but one of p is a position and not a row of weights. Make each p a row:
+    p[..., None, :] @ states, and take the axis away."""
+    return halting_distribution(h, epsilon) @ states
+
+
+@wrong.detail
+def averages_after_weighing(states, h, epsilon=0.01):
+    """You take the mean over the steps of the weighted states. The weights sum to 1 already, so their sum is an average; yours
+    is smaller by a factor of n_steps."""
+    return mix_states(states, h, epsilon) / h.shape[-1]
+
+
 @right
 def by_einsum(states, h, epsilon=0.01):
     """One einsum over shares and states."""

@@ -149,6 +149,21 @@ def counts_the_steps_with_a_chance(h, epsilon=0.01):
     return (p > 0).sum(-1) + 1 - before.gather(-1, last).squeeze(-1)
 
 
+@wrong.part
+def takes_the_weight_of_the_last_column(h, epsilon=0.01):
+    """You take the last column of the halting distribution for R. It is 0 wherever a position halts before: R belongs to the
+    step at which it halts."""
+    return _N(h, epsilon) + halting_distribution(h, epsilon)[..., -1]
+
+
+@wrong.case
+def counts_a_step_after_the_last(h, epsilon=0.01):
+    """You count all steps at whose end the sum is below 1 - ε, and one more. Where a position never gets there, that is one
+    step more than there are: the last step takes what is left."""
+    going = h.cumsum(-1) < 1 - epsilon
+    return going.sum(-1) + 1 + 1 - (h * going).sum(-1)
+
+
 @right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps: who has not yet halted pays 1 more, and what was left becomes smaller."""

@@ -156,6 +156,32 @@ def inverts_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
     return shared_encoder(x, attention, network, norms, n_heads, n_steps, None if mask is None else ~mask)
 
 
+@wrong.detail
+def encodes_the_last_step_each_time(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You add the encoding of step n_steps at every step. Each step has its own: step 1 first."""
+    for _ in range(n_steps):
+        x = encoder_block(x + _encoding(x, n_steps), attention, network, norms, n_heads, mask)
+    return x
+
+
+@wrong.detail
+def encodes_as_many_positions_as_sequences(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You make encodings for x.shape[0] positions, the size of the batch. The positions are the last axis but one,
+    x.shape[-2]."""
+    for step in range(1, n_steps + 1):
+        P = step_encoding(x.shape[0], x.shape[-1], step)
+        x = encoder_block(x + P, attention, network, norms, n_heads, mask)
+    return x
+
+
+@wrong.detail
+def masks_the_first_step_alone(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You pass the mask on at the first step alone. The padding must be hidden at every step."""
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x + _encoding(x, step), attention, network, norms, n_heads, mask if step == 1 else None)
+    return x
+
+
 @right
 def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
     """The states after n steps are one step from those after n - 1."""

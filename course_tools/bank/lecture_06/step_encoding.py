@@ -130,6 +130,20 @@ def ignores_the_device(T, d_model, step, device=None):
     return step_encoding(T, d_model, step)
 
 
+@wrong.part
+def looks_the_step_up_among_the_positions(T, d_model, step, device=None):
+    """You take the row of the step from a table of T rows. There may be more steps than positions, and then there is no such
+    row: the step needs a sinusoid of its own."""
+    table = sinusoidal_positions(T, d_model, device)
+    return table + table[step]
+
+
+@wrong.part
+def adds_a_table_of_all_steps(T, d_model, step, device=None):
+    """You add a table with a row for each step. All positions get the same row, that of this step."""
+    return sinusoidal_positions(T, d_model, device) + sinusoidal_positions(step, d_model, device)
+
+
 @right
 def entry_by_entry(T, d_model, step, device=None):
     """Every entry by itself, in Python's own numbers."""

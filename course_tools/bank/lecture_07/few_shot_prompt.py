@@ -155,6 +155,35 @@ def forgets_the_task(shots, question, names=("Input", "Output"), task="", room=N
     return few_shot_prompt(shots, question, names, room=room)
 
 
+@wrong.case
+def takes_shots_off_an_empty_list(shots, question, names=("Input", "Output"), task="", room=None):
+    """You remove shots until the prompt fits, and it may not fit without any: then there is none left to remove. Task and
+    question always stay."""
+    before, solved, after = _parts(shots, question, names, task)
+    while room is not None and len(before + "".join(solved) + after) > room:
+        solved.pop(0)
+    return before + "".join(solved) + after
+
+
+@wrong.detail
+def counts_no_line_breaks(shots, question, names=("Input", "Output"), task="", room=None):
+    """You count the characters of the lines without the line breaks between them. They are characters of the prompt too."""
+    before, solved, after = _parts(shots, question, names, task)
+    lengths = [len(part) - part.count("\n") for part in solved]
+    rest = len(before + after) - (before + after).count("\n")
+    first = 0
+    while room is not None and first < len(solved) and rest + sum(lengths[first:]) > room:
+        first += 1
+    return before + "".join(solved[first:]) + after
+
+
+@wrong.detail
+def parts_all_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
+    """You put an empty line between all parts, also after the task. The format has none: each part begins in the next line."""
+    before, solved, after = _parts(shots, question, names, task)
+    return _shortened(before and f"{before}\n", [f"{shot}\n" for shot in solved], after, room)
+
+
 @right
 def from_the_newest_backwards(shots, question, names=("Input", "Output"), task="", room=None):
     """Begins with the bare question and puts shot after shot before it, the newest first, until one is too much."""

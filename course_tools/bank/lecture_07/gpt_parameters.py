@@ -130,6 +130,30 @@ def counts_one_block(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     return gpt_parameters(n_tokens, T_max, d_model, 1, n_norms_at_the_end)
 
 
+@wrong.detail
+def forgets_the_bias_of_the_last_projection(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    """You give queries, keys and values a bias, but not the output projection. All four have one."""
+    return gpt_parameters(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end) - n_layers * d_model
+
+
+@wrong.detail
+def gives_the_last_norm_no_shift(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    """You give the norm at the end a gain alone. It has a bias too, as all others."""
+    return gpt_parameters(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end) - n_norms_at_the_end * d_model
+
+
+@wrong.case
+def counts_one_norm_at_most(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    """You count one norm at the end if there are any. There may be several: multiply by their number."""
+    return gpt_parameters(n_tokens, T_max, d_model, n_layers, min(n_norms_at_the_end, 1))
+
+
+@wrong.detail
+def gives_the_logits_a_bias(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    """You add a bias for the logits. GPT's last layer is the table of the tokens once more, and nothing else."""
+    return gpt_parameters(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end) + n_tokens
+
+
 @right
 def by_layers_of_torch(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     """One of torch's own layers counted, which has the same weights as a block, and all the rest beside it."""

@@ -180,6 +180,22 @@ def compares_all_logits_with_the_shifted_tokens(logits, tokens, counts=None):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
 
+@wrong.detail
+def divides_by_all_that_count(logits, tokens, counts=None):
+    """You divide by the number of all tokens that count. The first one is never predicted, and must not count."""
+    loss = next_token_loss(logits, tokens, counts)
+    return loss if counts is None else loss * counts[:, 1:].sum() / counts.sum()
+
+
+@wrong.case
+def marks_the_others_in_the_text(logits, tokens, counts=None):
+    """You write -100 into the tokens that were passed in. The loss is right, but the caller's text is lost: `masked_fill`
+    makes a new one."""
+    if counts is not None:
+        tokens[~counts] = -100
+    return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:])
+
+
 @right
 def by_ignored_targets(logits, tokens, counts=None):
     """Tokens that do not count replaced by the index that the cross-entropy ignores; the vocabulary on axis 1."""

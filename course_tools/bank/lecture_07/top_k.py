@@ -149,6 +149,22 @@ def keeps_the_first_k(logits, k):
     return kept
 
 
+@wrong.part
+def scatters_the_logits_of_the_first_places(logits, k):
+    """You scatter the logits themselves: the first ones of the row go to the places of the k largest. Scatter the values that
+    `topk` gave, which belong to those indices."""
+    index = logits.topk(min(k, logits.shape[-1]), dim=-1).indices
+    return torch.full_like(logits, -torch.inf).scatter(-1, index, logits)
+
+
+@wrong.part
+def lets_the_rows_share_the_places(logits, k):
+    """You keep as many logits as k for each row come to, but the largest of the whole batch. Each row keeps its own k."""
+    n = min(k, logits.shape[-1]) * (logits.numel() // logits.shape[-1])
+    values, index = logits.flatten().topk(n)
+    return torch.full_like(logits.flatten(), -torch.inf).scatter(0, index, values).view_as(logits)
+
+
 @right
 def by_rank(logits, k):
     """The rank of each token in its row by sorting the sorted order, and those of rank below k."""

@@ -177,6 +177,34 @@ def keeps_all_that_are_equal(logits, p):
     return logits.masked_fill(logits < ordered.masked_fill(is_out, torch.inf).amin(-1, keepdim=True), -torch.inf)
 
 
+@wrong.idea
+def compares_with_a_share_of_the_largest(logits, p):
+    """You keep the tokens with at least p times the largest probability. That is min-p; the nucleus is the smallest set whose
+    probabilities sum to p."""
+    probabilities = logits.softmax(-1)
+    return logits.masked_fill(probabilities < p * probabilities.amax(-1, keepdim=True), -torch.inf)
+
+
+@wrong.part
+def leaves_the_first_place_unshifted(logits, p):
+    """You shift the removal by one, but leave the first place as it was: where the likeliest token alone has more than p,
+    nothing remains. The first place is always kept."""
+    ordered, probabilities, order = _sorted(logits)
+    remove = probabilities.cumsum(-1) > p
+    remove = torch.cat([remove[..., :1], remove[..., :-1]], -1)
+    return _put_back(ordered.masked_fill(remove, -torch.inf), order)
+
+
+@wrong.part
+def removes_up_to_p_from_the_unlikely(logits, p):
+    """You remove the least likely tokens as long as they sum to p or less. That keeps 1 - p: remove up to 1 - p from this
+    end."""
+    ordered, order = logits.sort(dim=-1)
+    remove = ordered.softmax(-1).cumsum(-1) <= p
+    remove[..., -1] = False
+    return _put_back(ordered.masked_fill(remove, -torch.inf), order)
+
+
 @right
 def by_counting_the_words(logits, p):
     """How many tokens each row needs, and every token whose rank is below that."""

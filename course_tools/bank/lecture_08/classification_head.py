@@ -61,7 +61,8 @@ def takes_the_largest_of_each_feature(states, W_p, b_p, W, b):
 
 @wrong.part
 def averages_the_answers(states, W_p, b_p, W, b):
-    """You classify every token and average their logits. The whole sequence is classified from the state of [CLS] alone."""
+    """You average over all tokens, after the tanh or in the logits, which is the same. The whole sequence is classified from
+    the state of [CLS] alone."""
     return _head(states, W_p, b_p, W, b).mean(1)
 
 

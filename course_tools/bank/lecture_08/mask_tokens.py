@@ -136,6 +136,31 @@ def replaces_none(tokens, eligible, mask, choice, fate, replacements, rate=0.15)
     return torch.where(chosen & (fate < 0.8), mask, tokens), chosen
 
 
+@wrong.detail
+def takes_the_replacements_in_turn(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You take the replacements one after the other, as `masked_scatter` does. Each place has its own: the replacement at the
+    same index."""
+    chosen = eligible & (choice < rate)
+    text = tokens.masked_fill(chosen & (fate < 0.8), mask)
+    return text.masked_scatter(chosen & (fate >= 0.8) & (fate < 0.9), replacements), chosen
+
+
+@wrong.detail
+def asks_only_for_what_has_changed(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You take the places that differ from the text for the chosen ones. A token that stays, or is replaced by itself, is
+    chosen too: it is a target of the loss."""
+    text = corrupt(tokens, eligible, mask, choice, fate, replacements, rate).tokens
+    return text, text != tokens
+
+
+@wrong.case
+def counts_the_borders_to_the_left(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    """You write fate <= 0.8 and fate <= 0.9. A fate of exactly 0.8 is replaced, and one of exactly 0.9 kept: `<`."""
+    chosen = eligible & (choice < rate)
+    text = torch.where(fate <= 0.8, mask, torch.where(fate <= 0.9, replacements, tokens))
+    return torch.where(chosen, text, tokens), chosen
+
+
 @right
 def by_writing_into_a_copy(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
     """A clone, and two masked assignments."""

@@ -135,6 +135,27 @@ def chooses_the_logits_alone(logits, tokens, chosen):
     return F.cross_entropy(logits[chosen], tokens.flatten())
 
 
+@wrong.case
+def calls_nothing_perfect(logits, tokens, chosen):
+    """You divide by at least 1, and give 0 where no token is chosen. That looks like a perfect prediction: the mean of no
+    numbers is NaN."""
+    return (_losses(logits, tokens) * chosen).sum() / chosen.sum().clamp(min=1)
+
+
+@wrong.part
+def takes_token_0_for_not_chosen(logits, tokens, chosen):
+    """You write 0 where a token is not chosen, and ignore the target 0. Token 0 is lost where it is chosen: mark the others by
+    a number that no token has, such as -100."""
+    return F.cross_entropy(logits.flatten(0, 1), (tokens * chosen).flatten(), ignore_index=0)
+
+
+@wrong.part
+def looks_the_true_tokens_up_as_rows(logits, tokens, chosen):
+    """You index the rows of the log-probabilities by the tokens. The rows are the chosen places, and the tokens are columns:
+    one of each row, by `gather` or [arange, tokens]."""
+    return -logits[chosen].log_softmax(-1)[tokens[chosen]].mean()
+
+
 @right
 def by_ignoring_the_others(logits, tokens, chosen):
     """cross_entropy over all positions, in which those that do not count have the target it ignores."""

@@ -150,6 +150,27 @@ def scales_by_one_less(document, coins, picks):
     return _pairs(document, coins, picks, stranger)
 
 
+@wrong.detail
+def tosses_the_coin_of_the_sentence(document, coins, picks):
+    """You take the coin with the number of the sentence. Coins are counted in pairs, and the last sentence of a document has
+    none."""
+    first = (document[1:] == document[:-1]).nonzero()[:, 0]
+    return _pairs(document, coins, picks, _right(document), follows=coins[first % len(coins)] < 0.5)
+
+
+@wrong.detail
+def steps_over_its_document_too_late(document, coins, picks):
+    """You step over the pair's own document where the number is *greater* than its first sentence. Where both are equal you
+    draw that sentence: `>=`."""
+
+    def stranger(i, pick):
+        own = (document == document[i]).nonzero()[:, 0]
+        number = _number(pick, len(document) - len(own))
+        return number + len(own) if number > int(own[0]) else number
+
+    return _pairs(document, coins, picks, stranger)
+
+
 @right
 def pair_by_pair(document, coins, picks):
     """Python lists and a list of strangers for each pair."""

@@ -139,6 +139,12 @@ def takes_the_exponentials_as_they_are(layers, w, gamma):
     return gamma * (e / e.sum() @ layers)
 
 
+@wrong.part
+def adds_up_axis_one(layers, w, gamma):
+    """You sum over axis 1. The layers are the last axis but one, whatever comes before: sum over -2."""
+    return gamma * (w.softmax(-1)[:, None] * layers).sum(1)
+
+
 @right
 def by_einsum(layers, w, gamma):
     """One einsum over layers and shares, γ scaling the shares beforehand."""

@@ -172,6 +172,29 @@ def multiplies_by_the_stored_matrix(x, W_k, W_v, W_pi):
     return Attended(weights @ (x @ W_v), weights)
 
 
+@wrong.part
+def chooses_from_the_input(x, W_k, W_v, W_pi):
+    """You give W_pi the mean of x. It acts on the embedded features, π = softmax(W_pi z̄), where z = W_k x."""
+    z = x @ W_k.mT
+    weights = ((x.mean(-2) @ W_pi.mT).softmax(-1)[..., None, None] * _softmaxes(z, len(W_pi))).sum(-3)
+    return Attended(weights @ (x @ W_v.mT), weights)
+
+
+@wrong.detail
+def shares_without_axes_of_the_positions(x, W_k, W_v, W_pi):
+    """You multiply π (*batch, n_mix) by softmaxes (*batch, n_mix, N, N) as it is, and it meets the keys. Give it two axes of
+    size 1: π[..., None, None]."""
+    z = x @ W_k.mT
+    weights = (_shares(z, W_pi) * _softmaxes(z, len(W_pi))).sum(-3)
+    return Attended(weights @ (x @ W_v.mT), weights)
+
+
+@wrong.detail
+def opens_each_part_by_a_sigmoid(x, W_k, W_v, W_pi):
+    """You take a sigmoid of W_pi z̄. The parts share one whole: π is a softmax, and each row of the mixture sums to 1."""
+    return _features(x, W_k, W_v, W_pi, lambda z, W: (z.mean(-2) @ W.mT).sigmoid())
+
+
 @right
 def part_by_part(x, W_k, W_v, W_pi):
     """A loop over the parts, each with its rows of W_k."""

@@ -193,6 +193,14 @@ def adds_positions_to_pixels(x, W_theta, W_phi, W_g, W_z):
     return (q @ k.mT).softmax(-1) @ v @ W_z.mT + x
 
 
+@wrong.detail
+def embeds_the_channels_from_the_wrong_side(x, W_theta, W_phi, W_g, W_z):
+    """You pass the pixels with the channels in front, (B, C, N). The function takes a row for each position: turn the
+    last two axes."""
+    y = non_local_embedded_gaussian(x.flatten(2), W_theta, W_phi, W_g).context
+    return x + (y @ W_z.mT).reshape(x.shape)
+
+
 @right
 def features_first(x, W_theta, W_phi, W_g, W_z):
     """The features stay in front throughout: all products by einsum, softmax over the last letter."""

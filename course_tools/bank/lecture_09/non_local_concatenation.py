@@ -150,6 +150,21 @@ def concatenates_queries_and_keys_of_different_numbers(theta, phi, g, w_f):
     return Attended(weights @ g, weights)
 
 
+@wrong.detail
+def adds_the_terms_without_new_axes(theta, phi, g, w_f):
+    """You add a number for each query and a number for each key entry by entry. Each query meets each key: make the first a
+    column, [..., :, None], and the second a row."""
+    w_theta, w_phi = w_f.chunk(2)
+    return _attended(F.relu(theta @ w_theta + phi @ w_phi) / phi.shape[-2], g)
+
+
+@wrong.detail
+def divides_the_context_alone(theta, phi, g, w_f):
+    """You divide the context by N and return weights that are not divided. They are the numbers by which g is mixed: f / N."""
+    context, weights = non_local_concatenation(theta, phi, g, w_f)
+    return Attended(context, weights * phi.shape[-2])
+
+
 @right
 def with_all_pairs(theta, phi, g, w_f):
     """All pairs side by side, as the equation has it, and one product with w_f."""

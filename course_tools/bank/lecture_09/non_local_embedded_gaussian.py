@@ -153,6 +153,22 @@ def multiplies_keys_that_are_not_transposed(x, W_theta, W_phi, W_g):
     return Attended(weights @ (x @ W_g.mT), weights)
 
 
+@wrong.case
+def exponentiates_as_written(x, W_theta, W_phi, W_g):
+    """You take the exponentials of the scores as they are. Without a scale these reach 100, where exp is infinite and the
+    quotient NaN: `softmax` subtracts the largest first."""
+    f = torch.exp((x @ W_theta.mT) @ (x @ W_phi.mT).mT)
+    weights = f / f.sum(-1, keepdim=True)
+    return Attended(weights @ (x @ W_g.mT), weights)
+
+
+@wrong.part
+def never_looks_at_itself(x, W_theta, W_phi, W_g):
+    """You leave each position out of its own sum. j runs over all positions, i among them."""
+    others = ~torch.eye(x.shape[-2], dtype=torch.bool)
+    return attend((x @ W_theta.mT) @ (x @ W_phi.mT).mT, x @ W_g.mT, others)
+
+
 @right
 def in_einsum(x, W_theta, W_phi, W_g):
     """Sums over named axes, the exponential and its sum written out."""

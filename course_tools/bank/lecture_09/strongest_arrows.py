@@ -137,6 +137,33 @@ def leaves_out_the_time(weights, n_arrows, H, W):
     return Arrows(torch.stack([place // W, place % W], dim=-1), strongest)
 
 
+@wrong.detail
+def divides_by_the_height_and_multiplies(weights, n_arrows, H, W):
+    """You write place // H * W, which divides by H and multiplies by W. The time is place // (H * W)."""
+    strongest, place = weights.topk(n_arrows, dim=-1)
+    return Arrows(torch.stack([place // H * W, place // W % H, place % W], -1), strongest)
+
+
+@wrong.part
+def knows_one_frame_only(weights, n_arrows, H, W):
+    """You look the ends up in a table of a single frame. A video has several, and their positions are counted on."""
+    strongest, place = weights.topk(n_arrows, dim=-1)
+    return Arrows(torch.cartesian_prod(torch.arange(1), torch.arange(H), torch.arange(W))[place], strongest)
+
+
+@wrong.detail
+def counts_column_by_column(weights, n_arrows, H, W):
+    """You count the positions of a frame column by column. They are counted row by row: the row is place // W % H."""
+    strongest, place = weights.topk(n_arrows, dim=-1)
+    return Arrows(torch.stack([place // (H * W), place % H, place % (H * W) // H], -1), strongest)
+
+
+@wrong.part
+def takes_the_strongest_of_each_key(weights, n_arrows, H, W):
+    """You look for the largest weights of each key, in the columns. Each query has its own arrows: the largest of its row."""
+    return _arrows(weights.mT, n_arrows, H, W)
+
+
 @right
 def by_sorting(weights, n_arrows, H, W):
     """All positions in falling order; first the time and what is left of it, then row and column of that."""
