@@ -52,8 +52,8 @@ from course_tools.notebook.fit import fit
 # composed here, so the right caption and the place of each digit are known.
 #
 # A convolutional network, the **encoder**, turns an image into a map of 6 × 6 **regions**. Each region is a vector of 66
-# numbers: 64 features, and its row and column, from −15 to 15, so that *where* weighs as much as all features together. The
-# encoder learned to recognise single digits and is fixed from here on.
+# numbers: 64 features, and its row and column. These run from −15 to 15, a scale chosen by hand: without it, one of three
+# trainings did not learn in 900 updates where to look. The encoder learned to recognise single digits and is fixed from here on.
 
 # %%
 task = captions.caption_task(seed=0)
@@ -189,15 +189,13 @@ right = {"read evenly": learn(even, task, task.regions, task.new_regions, 900)}
 texts = written(even, task, task.new_regions)
 for text, truth in zip(texts[:4], task.examples.test.captions, strict=False):
     print(f"{text:<24}right: {truth}")
-relation = task.right_relation(texts)
-print(f"where both digits are named, the relation is right in {relation:.2f}")
 
 # %% tags=["nbval-check-output"]
 claim("03.a", names=task.names_both(texts), exact=right["read evenly"][900])
 
 # %% [markdown]
-# The captions mostly name the right digits, and often tell *above* from *left of*. Which digit comes first is a guess, and more
-# updates do not help: the order is not in the input.
+# The captions mostly name the right digits. Which digit comes first is a guess, and more updates do not help: the order is not in
+# the input.
 #
 # ## 2 Two states by hand
 #
@@ -260,7 +258,7 @@ soft_attention = check("03.1", soft_attention)
 # ## 4 One step of the captioner
 #
 # One step of the decoder has three parts. It attends with its previous state. A **gate** $\beta$, between 0 and 1, scales the
-# context: a word such as "of" needs nothing from the image. The LSTM reads the previous word and the gated context; word, new
+# context: how much the image counts for this word. The LSTM reads the previous word and the gated context; word, new
 # state and context give the logits.
 #
 # $$\beta = \sigma(f h_{t-1} + b) \qquad \hat z = \beta \sum_i \alpha_i a_i$$
@@ -306,11 +304,11 @@ def learn_by_hand(task, means, steps):
     known, new = (vector[:, None] for vector in vectors)
     torch.manual_seed(0)
     model = Captioner(len(task.words), known.shape[-1], attention=False)
-    return learn(model, task, known, new, steps)
+    return learn(model, task, known, new, steps), written(model, task, new)
 
 
 means = captions.position_weighted_means
-right["vector made by hand"] = learn_by_hand(task, means, 900)
+right["vector made by hand"], by_hand = learn_by_hand(task, means, 900)
 figures.show_exact_match(right, "captions of two digits")
 source(means)
 
@@ -320,55 +318,82 @@ claim(
     attention=right["attention"][900],
     by_hand=right["vector made by hand"][900],
     even=right["read evenly"][900],
+    named=task.names_both(written(attentive, task, task.new_regions)),
+    named_by_hand=task.names_both(by_hand),
 )
 
 # %% [markdown]
 # Attention is right far more often than the mean. But the vector made by hand is as good, and learns sooner: with two digits,
-# one knows beforehand what must be kept.
+# one knows beforehand what must be kept. What both still get wrong is nearly always a digit, and seldom the order: the encoder's
+# own classifier, shown each digit alone, reads both right in only 86 % (in one training).
 #
 # ### Four digits
 #
-# Now an image holds four digits in two rows, and the caption reads them line by line: *three five five three*. There are ten
-# thousand captions and four thousand images, so two in three captions of new images occur nowhere in training.
+# Now an image is a page: four digits on two lines, one to three on each, with free space between them. The caption reads them
+# line by line: *three five five three*. There are ten thousand captions and four thousand images, so two in three captions of new
+# images occur nowhere in training.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Two images read *three five / five three* and *five three / three five*, with the digits at the same four places.
-# In what do their vectors made by hand differ?
+# **Predict.** A decoder without attention reads the quarters of the page, the largest value of each feature there, in a fixed
+# order: top left before the first word, then top right, bottom left and bottom right. Which pages can it not read?
 #
-# <details><summary>A. In three · column and five · column.</summary>
+# <details><summary>A. None: every page is read line by line.</summary>
 #
-# In the first image the threes are top left and bottom right: their columns sum to 0. In the second they are top right and
-# bottom left: 0 again.</details>
-# <details><summary>B. In the plain mean of the features.</summary>
+# If the upper line has one digit, the second word is on the lower line. The schedule still looks at the top right.</details>
+# <details><summary>B. Those whose lines do not have two digits each.</summary>
 #
-# Both contain two threes and two fives.</details>
-# <details><summary>C. In nothing: the vectors are equal.</summary>
+# Yes. Where the next digit stands depends on how many there are on this line, and a fixed order cannot depend on the
+# image.</details>
+# <details><summary>C. All: it does not know where in the quarter the digit is.</summary>
 #
-# Yes. Each digit occurs once left and once right, once above and once below. The means of three · column and three · row are 0
-# in both images. What tells them apart is what each *quarter* of the image contains: a vector of the largest value of each
-# feature in each quarter joins the figure below as a stronger rival.</details>
+# It need not: the largest value of a feature is the same wherever the digit is in the quarter.</details>
+
 
 # %%
+class Scheduled(Captioner):
+    """No attention: before word t it reads quarter t, whatever the image shows."""
+
+    def start(self, quarters):
+        self.t = 0
+        return super().start(quarters)
+
+    def step(self, y, h, c, quarters):
+        t, self.t = min(self.t, 3), self.t + 1
+        return super().step(y, h, c, quarters[:, t : t + 1])
+
+
 page = captions.page_task(task)
 page.show_examples(3)
 torch.manual_seed(0)
 pager = Captioner(len(page.words), d_region, attention=True)
-quarters = captions.largest_by_quarter
+quarters = [captions.quarters(part) for part in (page.regions, page.new_regions)]
+torch.manual_seed(0)
+scheduled = Scheduled(len(page.words), quarters[0].shape[-1], attention=False)
 right = {
     "attention": learn(pager, page, page.regions, page.new_regions, 600),
-    "vector made by hand": learn_by_hand(page, means, 600),
-    "largest of each quarter": learn_by_hand(page, quarters, 600),
+    "fixed order": learn(scheduled, page, *quarters, 600),
 }
+# all at once: the largest of each feature in each sixth of the page, one vector
+right["largest of each sixth"], _ = learn_by_hand(page, captions.largest_by_sixth, 600)
 figures.show_exact_match(right, "pages of four digits")
 
 # %% tags=["nbval-check-output"]
-attention, hand, best = (shares[600] for shares in right.values())
-claim("03.f", attention=attention, hand=hand, best=best)
+texts = written(pager, page, page.new_regions), written(scheduled, page, quarters[1])
+two_and_two = [captions.two_and_two(page, each) for each in texts]
+attention, order, best = (shares[600] for shares in right.values())
+claim(
+    "03.f",
+    attention=attention,
+    order=order,
+    best=best,
+    two_and_two=two_and_two[0],
+    order_two_and_two=two_and_two[1],
+)
 
 # %% [markdown]
-# The decoder with attention learns each digit once, for every place, and reads one digit at a time. The rivals must unpack four
-# digits and their places from one vector, even where it holds all that is needed. **A mean is enough if you know beforehand
-# what must survive it; attention chooses when it knows what to say next.**
+# Where the order of the looks is known beforehand, a fixed order is enough: with two digits on each line it does as well. The
+# vector of sixths keeps the places apart, so what is learned about a digit at one place does not help at another. **Attention is
+# needed where the image decides what to look at next.**
 #
 # ## 6 See it
 #
@@ -380,23 +405,44 @@ figures.show_caption_weights(pager, page, image=0)
 
 # %% [markdown] tags=["predict"]
 # No label says where the digits are: the gradient of the loss of each word reaches the weights through the context. But
-# is the digit in the box the *cause* of the word? A test: erase it.
+# do the *weights* decide the word? A test: exchange them.
 #
-# **Predict.** We erase the digit that is named last. Which words of the captions change?
+# **Predict.** Before the first word, the decoder gets the weights that it has before the last one. Its state stays as it is. What
+# does the caption begin with?
 #
-# <details><summary>A. All words alike: the state starts from the mean of all regions.</summary>
+# <details><summary>A. The digit named first: the state knows that the caption begins.</summary>
 #
-# It does, but the first digit is read where it stands. The mean is of little use if one can look.</details>
-# <details><summary>B. Mostly the last word.</summary>
+# It knows that a digit comes first, but not which: the digit itself is in the context.</details>
+# <details><summary>B. The digit named last.</summary>
 #
-# Yes. The first look goes to a digit that is still there.</details>
-# <details><summary>C. None: the model has learned the captions by heart.</summary>
+# Yes. The decoder names what it looks at.</details>
+# <details><summary>C. "above" or "left": between the digits comes their relation.</summary>
 #
-# The images are new, and the words follow what is in them.</details>
+# What kind of word comes next depends on the state, and this has not changed.</details>
+
+
+# %%
+@torch.no_grad()
+def first_words(model, regions, weights):
+    """The first word (B,) of each caption if the first look has these weights."""
+    begin = torch.full((len(regions),), BEGIN, device=regions.device)
+    seen = weights[:, None] @ regions  # a single region: their mean
+    return model.step(model.embedding(begin), *model.start(regions), seen)[0].argmax(-1)
+
+
+regions, caption = task.new_regions.to(device()), task.new_captions.to(device())
+weights, each = attentive(regions, caption)[1].detach(), range(len(caption))
+last = (caption != PADDING).sum(1) - 3  # the step before the last digit
+own = first_words(attentive, regions, weights[:, 0])
+exchanged = first_words(attentive, regions, weights[each, last])
 
 # %% tags=["nbval-check-output"]
-changed = figures.words_changed_by_erasing(attentive, task, written)
-claim("03.e", last=changed[-1], first=changed[0])
+claim(
+    "03.e",
+    own=(own == caption[:, 1]).float().mean(),
+    last=(exchanged == caption[each, last + 1]).float().mean(),
+    first=(exchanged == caption[:, 1]).float().mean(),
+)
 corners = task.examples.test.corners
 hits = figures.attends_to_named(attentive, task, corners)
 others = figures.attends_to_named(attentive, task, corners.roll(1, 0))
@@ -478,13 +524,16 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 # - **2018.** Anderson et al. replaced the grid by the boxes of an object detector, "bottom-up and top-down attention", and won
 #   the VQA challenge of 2017 (https://arxiv.org/abs/1707.07998).
 # - **2018.** Adebayo et al. showed that some popular maps of an image's "important" pixels look the same when the network's
-#   weights are random (https://arxiv.org/abs/1810.03292). A map needs a control; ours were another image and an eraser.
+#   weights are random (https://arxiv.org/abs/1810.03292). A map needs a control; ours were another image and exchanged weights.
 # - **2021.** CLIP learned images and captions as a pair, without writing any (https://arxiv.org/abs/2103.00020).
 # - **2022.** Flamingo put cross-attention to image features between the layers of a frozen language model
 #   (https://arxiv.org/abs/2204.14198).
 # - **2023.** BLIP-2 reads the image by a few learned queries (https://arxiv.org/abs/2301.12597). LLaVA passes the regions,
 #   projected by a matrix, to a language model as if they were words (https://arxiv.org/abs/2304.08485). What chooses the region
 #   before each word is then the model's own self-attention (lecture 04).
+# - **2024.** Qwen2-VL takes images of any size, with rotary positions for row and column (https://arxiv.org/abs/2409.12191). Yet
+#   such models still fail at simple questions of *where*: whether two circles overlap (Rahmanzadehgervi et al.,
+#   https://arxiv.org/abs/2407.06581).
 #
 # **Further reading.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell* (https://arxiv.org/abs/1411.4555) · Xu et al. 2015,
 # *Show, Attend and Tell*, section 3.1.2 (https://arxiv.org/abs/1502.03044).
@@ -514,7 +563,7 @@ suspect = check("03.1", suspect)
 #
 # <details><summary>A. Hardly: it names the digits and mostly guesses the order.</summary>
 #
-# Yes. The little that is left comes from the features, which differ near the edge of the image.</details>
+# Yes: where a digit stands is not in what the decoder reads.</details>
 # <details><summary>B. Yes: the weights contain the positions.</summary>
 #
 # *We* can read a position from the weights. The decoder gets only the weighted sum, which says what is there and not
@@ -527,8 +576,8 @@ suspect = check("03.1", suspect)
 torch.manual_seed(0)
 placeless = Captioner(n_words, d_region, attention=True)
 known, new = map(captions.without_positions, (task.regions, task.new_regions))
-shares = learn(placeless, task, known, new, 600)
-claim("03.v", exact=shares[600], names=task.names_both(written(placeless, task, new)))
+shares = learn(placeless, task, known, new, 900)
+claim("03.v", exact=shares[900], names=task.names_both(written(placeless, task, new)))
 
 # %% [markdown]
 # ## Doubly stochastic attention
@@ -571,17 +620,18 @@ def penalised_loss(model, regions, caption, factor=0.01):
     """The loss of the words plus the penalty."""
     logits, weights = model(regions, caption)
     of_words = teacher_forced_loss(logits, caption, PADDING)
-    return of_words + factor * doubly_stochastic_penalty(weights)
+    real = caption[:, 1:, None] != PADDING  # the word that follows is no padding
+    return of_words + factor * doubly_stochastic_penalty(weights[:, :-1] * real)
 
 
 torch.manual_seed(0)
 spread = Captioner(n_words, d_region, attention=True)
-shares = learn(spread, *args, 600, loss=penalised_loss)
+shares = learn(spread, *args, 900, loss=penalised_loss)
 figures.show_summed_weights({"without": attentive, "with penalty": spread}, task)
 
 # %% tags=["nbval-check-output"]
 largest = [figures.largest_share(model, task) for model in (attentive, spread)]
-claim("03.d", without=largest[0], penalised=largest[1], exact=shares[600])
+claim("03.d", without=largest[0], penalised=largest[1], exact=shares[900])
 
 # %% [markdown]
 # ## Hard attention

@@ -1,6 +1,6 @@
-"""What captioners learn and where they attend: exact match by updates, maps, hits on a named digit, erased digits."""
+"""What captioners learn and where they attend: exact match by updates, maps, hits on a named digit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import mean
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.datasets import PADDING
 from course_tools.bank.lecture_03._captioned_digits import NAMES
-from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid, without_second_digit
+from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import curves, pictures
@@ -79,25 +79,10 @@ def show_exact_match(shares: Mapping[str, Mapping[int, float]], title: str) -> N
     """Draw the exact match of captions of new images against the updates; `shares` maps name -> updates -> exact match."""
     figure = curves({name: (list(of), list(of.values())) for name, of in shares.items()}, "update", "exact match", title)
     figure.axes[0].set_ylim(0, 1)
+    if (legend := figure.axes[0].get_legend()) is not None:
+        legend.set_loc("lower right")  # below all curves
     ends = "; ".join(f"{name} {list(of.values())[-1]:.2f} after {max(of):,} updates" for name, of in shares.items())
     show(figure, alt=f"Exact match, {title}: {ends}.")
-
-
-def words_changed_by_erasing(
-    model: nn.Module, task: CaptionTask, written: Callable[[nn.Module, CaptionTask, Tensor], Sequence[str]], n: int = 200
-) -> tuple[float, float]:
-    """Erase the digit that is named last from each of n new images; measure how often the first and the last word change.
-
-    Args:
-        model: a captioner.
-        task: its first n test images are used.
-        written: `(model, task, regions)` → captions.
-        n: number of images.
-    """
-    erased = torch.cat([without_second_digit(task.examples.test, i) for i in range(n)])
-    before, after = (written(model, task, regions) for regions in (task.new_regions[:n], task.regions_of(erased)))
-    pairs = [(one.split(), other.split()) for one, other in zip(before, after, strict=True)]
-    return mean(a[:1] != b[:1] for a, b in pairs), mean(a[-1:] != b[-1:] for a, b in pairs)
 
 
 @torch.no_grad()
@@ -105,7 +90,7 @@ def _summed_weights(model: nn.Module, task: CaptionTask) -> Tensor:
     """Sum the weights of each region over the words of the right caption of each new image, (n, 36)."""
     captions = task.new_captions.to(device())
     weights = model(task.new_regions.to(device()), captions)[1].cpu()
-    return (weights * (task.new_captions[..., None] != PADDING))[:, :-1].sum(1)
+    return (weights[:, :-1] * (task.new_captions[:, 1:, None] != PADDING)).sum(1)
 
 
 def largest_share(model: nn.Module, task: CaptionTask) -> float:

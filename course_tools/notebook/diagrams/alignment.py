@@ -105,14 +105,14 @@ def aligned_decoder() -> Diagram:
 
 
 def show_attend_and_tell() -> Diagram:
-    """Captioning with attention over the regions of a picture, one word."""
+    """Captioning with attention over the regions of an image, one word."""
     d = Diagram(
         "One word of Show, Attend and Tell",
-        "A convolutional network turns the picture into L regions. The previous LSTM state scores every region; the "
+        "A convolutional network turns the image into L regions. The previous LSTM state scores every region; the "
         "softmax weights mix the regions to a context, which a gate scales; with the previous word it enters the LSTM.",
     )
     d.grid(["....", ".##.", ".##.", "...."], 60, 58, 20, {"#": "softmax"})
-    d.note("picture", 60, 114)
+    d.note("image", 60, 114)
     cnn = d.op("CNN", 148, 58, "learned", w=62)
     d.path([(102, 58), (116, 58)])
     regions = d.tensor("regions a", "B L d_a", 262, 58, "caption_step: regions")

@@ -8,13 +8,14 @@ from course_tools.lectures.lecture_03.captions import (
     add_weight_scale,
     both_images,
     caption_task,
-    largest_by_quarter,
+    largest_by_sixth,
     overlaid,
     page_task,
     position_weighted_means,
+    quarters,
     standardised,
+    two_and_two,
     without_positions,
-    without_second_digit,
 )
 from course_tools.notebook import plots
 
@@ -55,21 +56,30 @@ def test_the_right_captions_match_and_reversed_ones_name_both_digits(task):
     assert task.names_both([f"{text.split()[0]} only" for text in right]) < 0.2
 
 
-def test_a_relation_is_right_in_either_order_of_the_digits(task):
-    right = [text.split() for text in task.examples.test.captions]
-    swapped = [" ".join([text[-1], *text[1:-1], text[0]]) for text in right]
-    above = [" ".join([text[0], "above", text[-1]]) for text in right]
-    assert task.right_relation(swapped) == 1.0
-    assert task.right_relation(above) == sum(text[1] == "above" for text in right) / 500
-
-
-def test_a_page_holds_a_digit_in_each_quarter_and_reads_line_by_line(task):
-    page = page_task(task, n_images=20)
-    assert page.regions.shape == (20, 36, 66)
+def test_a_page_holds_one_to_three_digits_on_each_of_two_lines_and_reads_line_by_line(task):
+    page = page_task(task, n_images=60)
+    assert page.regions.shape == (60, 36, 66)
     assert page.classifier is task.classifier
     assert {len(text.split()) for text in page.examples.train.captions} == {4}
-    assert (page.examples.train.corners // 21).flatten(0, 1).tolist() == 20 * [[0, 0], [0, 1], [1, 0], [1, 1]]
+    rows, columns = page.examples.train.corners.unbind(-1)
+    line = rows >= 21
+    assert set(line.sum(1).tolist()) == {1, 2, 3}
+    assert (line[:, 1:] >= line[:, :-1]).all()
+    assert ((columns[:, 1:] - columns[:, :-1] >= 14) | (line[:, 1:] != line[:, :-1])).all()
+    assert columns.min() >= 0
+    assert columns.max() <= 28
+    assert (rows % 21 <= 7).all()
     assert page.exact_match(page.examples.test.captions) == 1.0
+
+
+def test_pages_of_two_and_two_are_judged_alone(task):
+    page = page_task(task, n_images=60)
+    part = page.examples.test
+    even = [(rows < 21).sum() == 2 for rows in part.corners[..., 0]]
+    only = [text if chosen else "" for text, chosen in zip(part.captions, even, strict=True)]
+    others = ["" if chosen else text for text, chosen in zip(part.captions, even, strict=True)]
+    assert two_and_two(page, only) == 1.0
+    assert two_and_two(page, others) == 0.0
 
 
 def test_standardised_vectors_have_mean_0_and_deviation_1_and_a_constant_stays_0():
@@ -81,16 +91,11 @@ def test_standardised_vectors_have_mean_0_and_deviation_1_and_a_constant_stays_0
     assert torch.equal(new, scaled[:2])
 
 
-def test_two_images_are_overlaid_and_a_digit_is_erased(task):
+def test_two_images_are_overlaid(task):
     part = task.examples.test
-    both, single = both_images(part, 0, 1), without_second_digit(part, 2)
-    assert both.shape == single.shape == (1, 1, 42, 42)
+    both = both_images(part, 0, 1)
+    assert both.shape == (1, 1, 42, 42)
     assert both[0].equal(torch.where(part.images[0] > part.images[1], part.images[0], part.images[1]))
-    (first, second), before = part.corners[2].tolist(), part.images[2, 0]
-    kept, erased = ((slice(top, top + 14), slice(left, left + 14)) for top, left in (first, second))
-    assert before[erased].any()
-    assert not single[0, 0][erased].any()
-    assert single[0, 0][kept].equal(before[kept])
 
 
 def test_a_region_with_weight_0_shows_the_picture_and_the_largest_is_yellow():
@@ -123,24 +128,14 @@ def test_position_weighted_means_are_those_of_the_positive_features_and_their_pr
     assert torch.allclose(position_weighted_means(regions.flip(1)), position_weighted_means(regions), atol=1e-6)
 
 
-def test_equal_means_weighted_by_position_hide_the_order_of_a_page():
-    three, five = torch.zeros(2, 64), torch.zeros(2, 64)
-    three[:, 0], five[:, 1] = 1, 1
-    line = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
-
-    def page(*digits):
-        return torch.cat([torch.stack([digit[0] for digit in digits]), line], dim=1)[None]
-
-    one, other = page(three, five, five, three), page(five, three, three, five)
-    assert torch.equal(position_weighted_means(one), position_weighted_means(other))
-
-
-def test_the_largest_of_a_quarter_is_that_of_its_nine_regions():
+def test_the_largest_of_a_quarter_or_a_sixth_is_that_of_its_regions():
     regions = torch.zeros(1, 36, 66)
     regions[0, [0, 14, 5, 35], [3, 3, 3, 7]] = torch.tensor([1.0, 2.0, 4.0, 5.0])  # top left twice, top right, bottom right
-    largest = largest_by_quarter(regions).unflatten(1, (64, 2, 2))[0]
-    assert largest[3].tolist() == [[2.0, 4.0], [0.0, 0.0]]
-    assert largest[7].tolist() == [[0.0, 0.0], [0.0, 5.0]]
+    assert quarters(regions)[0, :, 3].tolist() == [2.0, 4.0, 0.0, 0.0]
+    assert quarters(regions)[0, :, 7].tolist() == [0.0, 0.0, 0.0, 5.0]
+    sixths = largest_by_sixth(regions).unflatten(1, (64, 2, 3))[0]
+    assert sixths[3].tolist() == [[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]]
+    assert sixths[7].tolist() == [[0.0, 0.0, 0.0], [0.0, 0.0, 5.0]]
 
 
 def test_without_positions_row_and_column_are_0():
