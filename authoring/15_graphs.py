@@ -21,7 +21,7 @@
 #
 # **Prerequisites:** lecture 04 (self-attention, masks). **Time:** {minutes}. {measured}
 #
-# ![](diagram:gat)
+# ![](diagram:room_attention)
 
 # %%
 from collections.abc import Callable
@@ -115,15 +115,18 @@ for name, predicted in panels.items():
 # A estimates **22.6 °C**; the plain mean is 20.3. For C the ranking is reversed: its own score is 0, that of B −7.2, that of A −8,
 # so it gives itself 0.999 and estimates 15 °C.
 #
-# Can such a score be learned? Take two numbers for each sensor, $z_A = (1, -1) \cdot \text{light}_A$ as a receiver and $z_j = (-1,
+# Can such a score be learned? Take two numbers for each sensor, $q_A = (1, -1) \cdot \text{light}_A$ as a receiver and $k_j = (-1,
 # 1) \cdot \text{light}_j$ as a sender. Their sum is $(\delta, -\delta)$ with $\delta = \text{light}_A - \text{light}_j$. LeakyReLU
 # with slope 0.2 leaves the positive one and shrinks the negative one to a fifth: the two add up to $0.8\,|\delta|$. The vector $a =
-# (-5, -5)$ makes the score $-4\,|\delta|$. In general, with vectors $z_i$ and $z_j$,
+# (-5, -5)$ makes the score $-4\,|\delta|$. In general, with a vector $q_i$ of the receiver and $k_j$ of the sender,
 #
-# $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(z_i + z_j)$$
+# $$e_{ij} = a^\top\, \mathrm{LeakyReLU}(q_i + k_j)$$
 #
 # This is the **dynamic** score of Brody et al. (GATv2). Like Bahdanau's score in lecture 02, it adds a query and a key, applies a
 # nonlinearity, and multiplies by a vector.
+#
+# The function takes one `z` and adds the two rows that an edge names. Stack the three $q$ and then the three $k$: sensor $j$ is row
+# $j$ as a receiver, row $3 + j$ as a sender.
 #
 # | name | shape |
 # | --- | --- |
@@ -143,33 +146,32 @@ light = torch.tensor([[1.0], [0.8], [-1.0]])
 z = torch.cat(
     [light @ torch.tensor([[1.0, -1.0]]), light @ torch.tensor([[-1.0, 1.0]])]
 )
-from_a_and_c = torch.tensor(
-    [[0, 0, 0, 2, 2, 2], [3, 4, 5, 3, 4, 5]]
-)  # senders from 3 on
+from_a_and_c = torch.tensor([[0, 0, 0, 2, 2, 2], [3, 4, 5, 3, 4, 5]])
 print(dynamic_edge_scores(z, torch.tensor([-5.0, -5.0]), from_a_and_c))
 
 # %% [markdown] tags=["predict"]
-# The first graph attention network (GAT, 2018) has the nonlinearity at the end: $e_{ij} = \mathrm{LeakyReLU}(a_1^\top z_i + a_2^\top
-# z_j)$, with a number from the receiver and a number from the sender.
+# The first graph attention network (GAT, 2018) has the nonlinearity at the end: $e_{ij} = \mathrm{LeakyReLU}(a_1^\top q_i + a_2^\top
+# k_j)$, with a number from the receiver and a number from the sender.
 #
-# **Predict.** Can this score serve A and C, with any $a_1$, $a_2$ and any $z$?
+# **Predict.** Can this score serve A and C, with any $a_1$, $a_2$, $q$ and $k$?
 #
-# <details><summary>A. Yes, if z has enough features.</summary>
+# <details><summary>A. Yes, if the vectors are long enough.</summary>
 #
-# However many there are, the product with $a_2$ makes one number of them, before the receiver is seen.</details>
+# However long $k_j$ is, the product with $a_2$ makes one number of it, before the receiver is seen.</details>
 # <details><summary>B. Yes: the receiver's number shifts the scores.</summary>
 #
 # It shifts all scores of that receiver alike. With LeakyReLU this can make its weights more or less equal, but it never changes
 # their order.</details>
 # <details><summary>C. No: all receivers rank the senders in the same order.</summary>
 #
-# Yes. The receiver adds the same number to all its scores, and LeakyReLU is increasing, so the order is that of $a_2^\top z_j$ for
+# Yes. The receiver adds the same number to all its scores, and LeakyReLU is increasing, so the order is that of $a_2^\top k_j$ for
 # everyone. A needs itself before C, and C needs the reverse. Brody et al. call this score **static**.</details>
 
 # %% [markdown]
 # ## 3 A softmax over the edges of each node
 #
-# The weights of a node are a softmax over *its* edges, which may be anywhere in the list:
+# The weights of node $i$ are a softmax over *its* edges, which may be anywhere in the list; $\mathcal{N}_i$ are the nodes that it
+# hears:
 #
 # $$\alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{k \in \mathcal{N}_i} \exp(e_{ik})}$$
 #
@@ -240,9 +242,8 @@ torch.testing.assert_close(by_list, by_mask, atol=1e-4, rtol=1e-4)
 # %% [markdown]
 # ## 4 Who is in my room?
 #
-# `RoomAttention` is the whole network: your scores, your attention over the edges, and a linear layer. Receivers and senders have
-# matrices of their own, so `z` holds each sensor twice: first all as receivers, then all as senders. `score` and the size of `a`
-# are arguments, so that the same network can have static scores.
+# `RoomAttention` is the whole network: your scores, your attention over the edges, and a linear layer. As in the example, `z` holds
+# each sensor twice. `score` and the size of `a` are arguments, so that the same network can have other scores.
 #
 # The loop is that of every lecture: four new buildings in each of 400 updates, Adam, a learning rate that rises and then falls.
 
@@ -291,16 +292,29 @@ dynamic = [learn(RoomAttention, seed) for seed in range(3)]
 static, static_error = learn(partial(RoomAttention, gat_edge_scores, d_a=48))
 
 # %% [markdown] tags=["try-it"]
-# The controls: the same network with static and with equal scores; two layers at each sensor that receive nothing; and a filter that
-# learns nothing. It weighs each neighbour by a Gaussian of the distance of all its features, with the best width of nine.
+# The controls: the same network with static scores, with equal ones, and with the score of lecture 04, $q_i^\top k_j/\sqrt d$; two
+# layers at each sensor that receive nothing; and filters without a network, which weigh each neighbour by a Gaussian of the
+# distance of its features. A hundred labelled buildings choose the width; in a second filter, also *which* features count, and a
+# constant $c$ in $\sum w_j r_j / (c + \sum w_j)$.
 #
-# **Try it.** Before you run the cell, order the five by their errors on paper, from the mechanism alone.
+# **Try it.** Before you run the cell, order them by their errors on paper, from the mechanism alone.
 
 
 # %%
 def equal_scores(z, a, edges):
     """The same score for all edges, so that attention is a mean."""
     return 0 * dynamic_edge_scores(z, a, edges)
+
+
+def products(z, a, edges):
+    """The scores of lecture 04."""
+    q, k = z[edges]
+    return (q * k).sum(-1) / z.shape[-1] ** 0.5
+
+
+def distances(z, a, edges):
+    """The same minus half the square of the key: minus half of |q - k|² but for q."""
+    return products(z, a, edges) - products(z, a, edges[[1, 1]]) / 2
 
 
 class Deaf(nn.Module):
@@ -314,35 +328,48 @@ class Deaf(nn.Module):
         return self.layers(x).squeeze(-1)
 
 
-_, equal_error = learn(partial(RoomAttention, equal_scores))
-_, alone_error = learn(Deaf)
-columns = list(range(6))
-width = rooms.best_filter(here(next(rooms.new_buildings(7, n=100))), columns)
-by_hand = rooms.filtered(unseen, rooms.alike(unseen, width, columns))
+labelled = here(next(rooms.new_buildings(7, n=100)))
+every = rooms.best_filter(labelled, [tuple(range(6))], [0.0])
+best = rooms.best_filter(labelled, rooms.subsets(6), [0.0, 0.5, 1.0])
+print(f"the best filter compares {', '.join(rooms.FEATURES[i] for i in best.columns)}")
 errors = {
-    "attention": [each for _, each in dynamic],
+    "dynamic": [each for _, each in dynamic],
     "static": [static_error],
-    "equal weights": [equal_error],
-    "alone": [alone_error],
-    "filter by hand": [rooms.error(by_hand, unseen)],
+    "equal weights": [learn(partial(RoomAttention, equal_scores))[1]],
+    "product": [learn(partial(RoomAttention, products))[1]],
+    "product − |k|²/2": [learn(partial(RoomAttention, distances))[1]],
+    "alone": [learn(Deaf)[1]],
+    "filter, all features": [rooms.error(every(unseen), unseen)],
+    "best filter": [rooms.error(best(unseen), unseen)],
 }
-limits = {"mean of the room": rooms.error(inside, unseen)}
+limits = {
+    "always the mean": rooms.error(0 * readings, unseen),
+    "mean of the room": rooms.error(inside, unseen),
+    "no error": 0.0,
+}
 show_seeds(errors, "error on unseen buildings, °C", across=limits)
 
 # %% tags=["nbval-check-output"]
 claim(
     "15.rooms",
-    dynamic=errors["attention"],
+    dynamic=errors["dynamic"],
     static=static_error,
-    equal=equal_error,
-    alone=alone_error,
-    by_hand=errors["filter by hand"][0],
+    equal=errors["equal weights"][0],
+    product=errors["product"][0],
+    distance=errors["product − |k|²/2"][0],
+    alone=errors["alone"][0],
+    every=errors["filter, all features"][0],
+    best=errors["best filter"][0],
 )
 
 # %% [markdown]
-# **Attention is the right tool here because whom to listen to depends on both ends of an edge, and its weights do.** It comes close to
-# the mean that is told the rooms. The filter by hand chooses as well, but it cannot know that battery and age tell nothing: that
-# must be learned. And static attention is hardly better than equal weights. Look at the weights of one sensor:
+# **Attention is the right tool here because each sensor must listen to others, and its weights can depend on both ends of an edge.**
+# Static scores are hardly better than equal weights. The product of lecture 04 depends on both ends, but measures a direction: the
+# longer a key, the more it is worth to every query that points its way. Less $|k_j|^2/2$, it is $-|q_i - k_j|^2/2$ up to a constant
+# for each $i$, a distance, and as good as the dynamic score.
+#
+# Nor is a network needed: of 63 sets of features, a hundred buildings choose light, sound and humidity, and the filter on these is
+# as good as attention, which nobody had to tell that likeness counts. Look at its weights:
 
 # %% tags=["cover"]
 with torch.no_grad():
@@ -357,6 +384,13 @@ def draw_sensor(sensor=40):
     figures.show_attended(unseen, weights, sensor)
 
 
+share = {
+    name: (rooms.in_the_same_room(unseen) * each).sum() / len(readings)
+    for name, each in (weights | {"equal": everyone / 13}).items()
+}
+print(
+    "weight in the own room:", *(f"{name} {each:.2f}" for name, each in share.items())
+)
 draw_sensor()
 
 # %% [markdown] tags=["interactive"]
@@ -367,16 +401,19 @@ draw_sensor()
 explore(draw_sensor, sensor=(0, 99))
 
 # %% [markdown]
-# Suppose that all sensors of the building heard each other. Whom would each attend to most?
+# Suppose that all sensors of the building heard each other. How many would attend most to another one in their room? With static
+# scores, all have the same favourite.
 
 # %% tags=["nbval-check-output"]
-x, pairs = unseen.features[:100], torch.ones(100, 100).nonzero().mT.to(device())
-with torch.no_grad():
-    favourites = {
-        name: model.attended(x, pairs).weights.view(100, 100).argmax(1).unique()
-        for name, model in (("dynamic", dynamic[0][0]), ("static", static))
-    }
-claim("15.n", **{name: len(each) for name, each in favourites.items()})
+pairs = torch.ones(100, 100).nonzero().mT.to(device())
+mates = unseen.rooms[:100, None] == unseen.rooms[:100]
+favoured = {}
+for name, model in (("dynamic", dynamic[0][0]), ("static", static)):
+    with torch.no_grad():
+        to = model.attended(unseen.features[:100], pairs).weights.view(100, 100)
+    to = to.fill_diagonal_(0).argmax(1)  # others only
+    favoured[name] = mates[torch.arange(100), to].sum()
+claim("15.n", **favoured)
 
 # %% [markdown]
 # ## 5 Messages instead of attention
@@ -389,17 +426,17 @@ claim("15.n", **{name: len(each) for name, each in favourites.items()})
 # A network for $M$ that reads both ends can also recognise a sensor of the same room. What does it lack? Take the three sensors
 # again, as A hears them. Let the messages be 22, 24 and 0: the network has recognised that C is elsewhere, and silenced it.
 #
-# | aggregate | of 22, 24, 0 | what it cannot do |
+# | aggregate | of 22, 24, 0 | what this number does not say |
 # | --- | --- | --- |
-# | sum | 46 | say how many took part: the update must divide |
-# | mean | 15.3 | leave C out: it counts as a third |
-# | maximum | 24 | average: the noise of the largest remains |
-# | attention | 22.6 | count: its weights sum to 1, be there two neighbours or twenty |
+# | sum | 46 | how many took part: the update must divide |
+# | mean | 15.3 | that C was left out: it counts as a third |
+# | maximum | 24 | the others: the noise of the largest remains |
+# | attention | 22.6 | how many there were: its weights sum to 1 |
 
 # %% [markdown] tags=["predict"]
-# The update can learn to make up for it, for instance from a second number in each message that counts who took part. A recorded
-# study trains each kind with as many parameters as attention and the better of two learning rates, for 2,000 updates, with three seeds, and then doubles the range of
-# the radio: sensors hear 24 others instead of 12.
+# A message has several numbers, so the update can learn to make up for it: one of them may count who took part. A recorded study
+# trains each kind with as many parameters as attention for 2,000 updates, with three seeds (of two learning rates, attention has
+# the lower, edge networks the one better for the sum), and then lets sensors hear 24 others instead of 12.
 #
 # **Predict.** Which kind suffers most from the longer range?
 #
@@ -433,8 +470,9 @@ far = {f"{key}_24": scores[1] for key, scores in recorded.items()}
 claim("15.rivals", **near, **far)
 
 # %% [markdown]
-# At the better of two learning rates, edge networks come close to attention on 12 neighbours, five times as late: attention was as good
-# after 400 updates (section 4). With twice the parameters the sum draws level. On 24 neighbours the sum falls half a degree behind, the mean a little, the maximum hardly.
+# On 12 neighbours, edge networks come close to attention, five times as late: attention was as good after 400 updates (section 4).
+# With twice the parameters the sum is ahead by 0.02 °C. On 24 neighbours the sum falls half a degree behind, the mean a little, the
+# maximum hardly.
 #
 # ## 6 Where no choice is needed
 #
@@ -478,15 +516,15 @@ print(f"references that stay within a topic: {same:.2f}")
 # Nine of ten references stay within a topic.
 #
 # **Predict.** We mix the words with those of the neighbours by $\hat A$, twice, and then fit a logistic regression, without any
-# network: $\mathrm{softmax}(\hat A^2 X\, W)$. How does it do against a graph attention network?
+# network: $\mathrm{softmax}(\hat A^2 X\, W)$. Scikit-learn's regression penalises large weights, so the networks have such a penalty,
+# too. How does it do against a graph attention network?
 #
 # <details><summary>A. Worse: attention can leave out the wrong references.</summary>
 #
 # It could. But from 80 labels it would have to learn which these are, and nine of ten are right anyway.</details>
-# <details><summary>B. At least as well.</summary>
+# <details><summary>B. As well.</summary>
 #
-# Yes. Where one neighbour is as good as another, there is nothing to choose, and mixing fixed in advance leaves only one matrix to
-# learn from few labels. This is SGC (Wu et al. 2019).</details>
+# Yes. Where one neighbour is as good as another, there is nothing to choose. This is SGC (Wu et al. 2019).</details>
 # <details><summary>C. Much better: networks of two layers cannot learn from 80 labels.</summary>
 #
 # They can: they, too, start from good words and good edges.</details>
@@ -512,7 +550,8 @@ def network(make, known, asked, seed):
     model = make(words.shape[1]).to(device())
 
     def loss(model, _):
-        return F.cross_entropy(model(x, edges)[known], labels[known])
+        penalty = sum(weight.square().sum() for weight in model.parameters())
+        return F.cross_entropy(model(x, edges)[known], labels[known]) + penalty / 400
 
     for _step in train(model, iter(int, 1), loss, steps=200, lr=1e-2):
         pass
@@ -617,10 +656,11 @@ claim(
 #   sines and cosines of lecture 05. Graphormer (Ying et al. 2021, https://arxiv.org/abs/2106.05234) adds a learned number for each
 #   distance to the scores. GPS (Rampášek et al. 2022, https://arxiv.org/abs/2205.12454) has both in each layer: messages along the
 #   edges, and attention between all nodes.
-# - **Molecules and proteins.** AlphaFold 3 (Abramson et al. 2024, https://doi.org/10.1038/s41586-024-07487-w) predicts the structures
-#   of complexes with attention whose scores contain a term for each pair.
-# - **Simple rivals.** SGC (Wu et al. 2019, https://arxiv.org/abs/1902.07153) is section 6. On graphs where neighbours are alike it
-#   remains the first thing to try.
+# - **Too far.** What a node must know of distant ones passes through few edges: over-squashing (Alon and Yahav 2021,
+#   https://arxiv.org/abs/2006.05205).
+# - **Simple rivals.** SGC (Wu et al. 2019, https://arxiv.org/abs/1902.07153) is section 6. Luo et al. 2024
+#   (https://arxiv.org/abs/2406.08993): GCN, GraphSAGE and GAT, well tuned, match or beat graph transformers on most benchmarks that
+#   classify nodes.
 #
 # **Further reading.** Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6 (https://arxiv.org/abs/1710.10903): on Cora, a
 # graph of citations, 83.0 % against 81.5 % of graph convolutions (Kipf and Welling 2017, https://arxiv.org/abs/1609.02907). Gilmer et
@@ -668,6 +708,8 @@ gat_scores = check("15.1", gat_scores)
 # | weights | (…, h, E) |
 #
 # Given: `split_heads`, and `gat_edge_scores(z, a, edges)`, which computes the entries of your `gat_scores` at the edges only.
+#
+# ![](diagram:gat)
 
 # %% exercise="15.4" difficulty="●●○" minutes=12
 from course_lib.attention import multi_head_graph_attention
@@ -694,8 +736,8 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # Yes: for all others the prediction depends on random initial weights. What is known about them is in the edges.</details>
 
 # %% [markdown]
-# With the edges, the two labels travel from neighbour to neighbour. `ClubGAT` has two layers of your function, and its rival is the
-# mixing of section 6, four times, with a logistic regression.
+# With the edges, the two labels travel from neighbour to neighbour. `ClubGAT` has two layers of your function; without edges, each
+# member attends to itself alone. Its rival is the mixing of section 6, four times, with a logistic regression.
 
 
 # %%
@@ -718,15 +760,15 @@ club, leaders, others = karate_club(), torch.tensor([0, 33]), torch.arange(1, 33
 edges, x, sides = (part.to(device()) for part in club[:3])
 
 
-def loss_of_leaders(model, _):
-    return F.cross_entropy(model(x, edges)[leaders], sides[leaders])
-
-
-def side_of_others(seed):
+def side_of_others(seed, edges=edges):
     """Train on two labels; return the accuracy on the other members."""
     torch.manual_seed(seed)
     model = ClubGAT().to(device())
-    for _step in train(model, iter(int, 1), loss_of_leaders, steps=100, lr=1e-2):
+
+    def loss(model, _):
+        return F.cross_entropy(model(x, edges)[leaders], sides[leaders])
+
+    for _step in train(model, iter(int, 1), loss, steps=100, lr=1e-2):
         pass
     with torch.no_grad():
         right = model(x, edges)[others].argmax(-1) == sides[others]
@@ -748,6 +790,7 @@ for _round in range(4):
 claim(
     "15.d",
     attention=[side_of_others(seed) for seed in range(3)],
+    edgeless=[side_of_others(seed, edges[:, :0]) for seed in range(3)],
     mixing=club_regression(features),
 )
 
@@ -858,9 +901,9 @@ claim(
 )
 
 # %% [markdown]
-# The **Laplacian** is $D - A$, the degrees minus the edges. Its eigenvectors are the slow and fast waves of the graph, and they know
-# the whole of it: with them as further features of the nodes, the two graphs are told apart. These are the positions of graph
-# transformers.
+# The **Laplacian** is $D - A$, the degrees minus the edges. Its eigenvectors are the slow and fast waves of the graph; their
+# eigenvalues tell the two graphs apart. Graph transformers take the eigenvectors as positions. But the sign of each is arbitrary,
+# as is the basis where an eigenvalue repeats: Dwivedi and Bresson draw the signs anew in every update.
 #
 # Attention stays below even this limit: with equal features it cannot count. One node has two leaves, another has five:
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -31,12 +33,14 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
     figure = Figure(figsize=(2.0 * len(panels), 2.6), layout="constrained")
     errors = []
     panels = {name: temperatures.cpu() for name, temperatures in panels.items()}
-    for ax, (name, temperatures) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        _plan(ax, graph, own)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (name, temperatures) in zip(axes, panels.items(), strict=True):
+        _plan(ax, graph, building)
         x, y = graph.places[own].T.numpy()
         ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=34, edgecolors="black", linewidths=0.6)
         errors.append(DEGREES * (temperatures - graph.targets).square()[own].mean().sqrt().item())
         ax.set_title(f"{name}\nerror {errors[-1]:.1f} °C", fontsize=9)
+    _bar(figure, axes)
     said = ", ".join(f"{name} {each:.1f}" for name, each in zip(panels, errors, strict=True))
     show(
         figure,
@@ -54,21 +58,23 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
         sensor: the number of a sensor.
     """
     graph = Sensors(*(part.cpu() for part in graph))
-    own, mine = _of(graph, sensor // 100), graph.edges[0] == sensor
+    building, mine = sensor // 100, graph.edges[0] == sensor
     heard = graph.edges[1, mine].numpy()
     inside = (graph.rooms[heard] == graph.rooms[sensor]).numpy()
     places = graph.places.numpy()
     figure, shares = Figure(figsize=(3.0 * len(weights), 3.5), layout="constrained"), []
-    for ax, (name, each) in zip(figure.subplots(1, len(weights), squeeze=False)[0], weights.items(), strict=True):
-        _plan(ax, graph, own)
+    axes = figure.subplots(1, len(weights), squeeze=False)[0]
+    for ax, (name, each) in zip(axes, weights.items(), strict=True):
+        _plan(ax, graph, building)
         of_mine = each.detach().cpu()[mine].numpy()
         lines = np.stack([places[heard], np.broadcast_to(places[sensor], (len(heard), 2))], axis=1)
         ax.add_collection(LineCollection(lines, colors="black", linewidths=0.4 + 14 * of_mine))
-        ax.scatter(*places[own].T, s=10, color="0.35")
+        ax.scatter(*places[_of(graph, building)].T, s=10, color="0.35")
         ax.scatter(*places[heard].T, s=25 + 500 * of_mine, color="white", edgecolors="black", zorder=2)
         ax.scatter(*places[sensor], s=60, marker="*", color="black", zorder=3)
         shares.append(of_mine[inside].sum().item())
         ax.set_title(f"{name}\n{shares[-1]:.0%} of the weight in its room", fontsize=9)
+    _bar(figure, axes)
     said = ", ".join(f"{name} {share:.0%}" for name, share in zip(weights, shares, strict=True))
     show(
         figure,
@@ -85,14 +91,23 @@ def _of(graph: Sensors, building: int, each: int = 100) -> Tensor:
     return (numbers >= building * each) & (numbers < (building + 1) * each)
 
 
-def _plan(ax: Axes, graph: Sensors, own: Tensor) -> None:
-    """Colour each point of the plan by the temperature of the room of the nearest sensor."""
-    grid = (torch.arange(150) + 0.5) / 150
-    points = torch.cartesian_prod(grid, grid)  # y, then x
-    nearest = torch.cdist(points.flip(1), graph.places[own]).argmin(1)
-    rooms = graph.targets[own][nearest].view(150, 150).numpy()
-    ax.imshow(rooms, origin="lower", extent=(0, 1, 0, 1), alpha=0.55, **_COLOURS)
+def _plan(ax: Axes, graph: Sensors, building: int) -> None:
+    """Colour each room with a sensor by its temperature, and draw the walls."""
+    own, (upright, level) = _of(graph, building), graph.walls[building]
+    side, grid = len(upright) + 1, (torch.arange(150) + 0.5) / 150
+    rooms = torch.full((side**2,), torch.nan)
+    rooms[graph.rooms[own] - building * side**2] = graph.targets[own]
+    plan = rooms[torch.bucketize(grid, level)[:, None] * side + torch.bucketize(grid, upright)]
+    ax.imshow(plan.numpy(), origin="lower", extent=(0, 1, 0, 1), alpha=0.55, **_COLOURS)
+    ax.vlines(upright, 0, 1, "black", linewidth=1.5)
+    ax.hlines(level, 0, 1, "black", linewidth=1.5)
     ax.set(xticks=(), yticks=())
+
+
+def _bar(figure: Figure, axes: np.ndarray) -> None:
+    """Say which colour is which temperature."""
+    limits = Normalize(DEGREES * _COLOURS["vmin"], DEGREES * _COLOURS["vmax"])
+    figure.colorbar(ScalarMappable(limits, _COLOURS["cmap"]), ax=axes, label="°C from the mean", extend="both", shrink=0.8)
 
 
 # Two graphs that message passing takes for the same.
@@ -104,7 +119,9 @@ def show_small_graphs(graphs: Mapping[str, object]) -> None:
 
     figure = Figure(figsize=(2.6 * len(graphs), 2.6), layout="constrained")
     for ax, (name, graph) in zip(figure.subplots(1, len(graphs)), graphs.items(), strict=True):
-        networkx.draw(graph, networkx.circular_layout(graph), ax, node_color="0.2", node_size=90, width=1.4)
+        triangle = next((each for each in networkx.enumerate_all_cliques(graph) if len(each) == 3), None)
+        shells = [triangle, [next(iter(set(graph[node]) - set(triangle))) for node in triangle]] if triangle else None
+        networkx.draw(graph, networkx.shell_layout(graph, shells, rotate=0), ax, node_color="0.2", node_size=90, width=1.4)
         ax.set_title(name, fontsize=10)
     show(figure, alt="; ".join(f"{name}: edges {sorted(graph.edges)}" for name, graph in graphs.items()) + ".")
 

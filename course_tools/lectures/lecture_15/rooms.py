@@ -5,6 +5,7 @@ features, battery and age, tell nothing. The positions are not among the feature
 """
 
 from collections.abc import Iterator
+from itertools import combinations, product
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,8 @@ class Sensors(NamedTuple):
 
     `features` (N, 6), see FEATURES. `edges` (2, E): sensor edges[0] receives from sensor edges[1], and each from itself.
     `targets` (N,): the temperature of the room, from the mean of all rooms, in units of DEGREES, as the readings. `rooms` (N,)
-    and `places` (N, 2), from 0 to 1, are for figures and for filters that are told.
+    and `places` (N, 2), from 0 to 1, are for figures and for filters that are told; so are `walls` (n, 2, ·) of the buildings:
+    first where x, then where y is constant.
     """
 
     features: Float[Tensor, "N 6"]
@@ -34,6 +36,7 @@ class Sensors(NamedTuple):
     targets: Float[Tensor, "N"]
     rooms: Int[Tensor, "N"]
     places: Float[Tensor, "N 2"]
+    walls: Float[Tensor, "n 2 walls"]
 
 
 def sensors(generator: torch.Generator, n: int = 4, neighbours: int = 12, side: int = 4, each: int = 100) -> Sensors:
@@ -55,7 +58,7 @@ def sensors(generator: torch.Generator, n: int = 4, neighbours: int = 12, side: 
     heard = heard + torch.arange(n)[:, None, None] * each
     hearing = torch.arange(n * each).view(n, each, 1).expand_as(heard)
     edges = torch.stack([hearing.flatten(), heard.flatten()])
-    return Sensors(features, edges, of_room[:, 0], room.flatten(), places.flatten(0, 1))
+    return Sensors(features, edges, of_room[:, 0], room.flatten(), places.flatten(0, 1), torch.stack([vertical, horizontal], 1))
 
 
 def new_buildings(seed: int, n: int = 4) -> Iterator[Sensors]:
@@ -75,11 +78,14 @@ def error(predicted: Float[Tensor, "N"], graph: Sensors) -> float:
     return DEGREES * (predicted - graph.targets).square().mean().sqrt().item()
 
 
-def filtered(graph: Sensors, weights: Float[Tensor, "E"]) -> Float[Tensor, "N"]:
-    """Average the readings that each sensor receives, with weights of the edges that need not sum to 1."""
+def filtered(graph: Sensors, weights: Float[Tensor, "E"], shrink: float = 0.0) -> Float[Tensor, "N"]:
+    """Average the readings that each sensor receives, with weights of the edges that need not sum to 1.
+
+    `shrink` is the weight of one more reading, of the mean of all rooms.
+    """
     both = torch.cat([graph.features[:, :1], torch.ones(len(graph.features), 1, device=weights.device)], dim=1)
     total, weight = propagate(both, graph.edges, weights).unbind(1)
-    return total / weight
+    return total / (weight + shrink)
 
 
 def in_the_same_room(graph: Sensors) -> Float[Tensor, "E"]:
@@ -88,13 +94,27 @@ def in_the_same_room(graph: Sensors) -> Float[Tensor, "E"]:
     return (hearing == heard).float()
 
 
-def alike(graph: Sensors, width: float, columns: list[int]) -> Float[Tensor, "E"]:
-    """Weigh each edge by exp(-distance² / 2 width²) of some features of its ends: nothing is learned."""
-    hearing, heard = graph.features[:, columns][graph.edges]
-    return (-(hearing - heard).square().sum(-1) / (2 * width**2)).exp()
+class Filter(NamedTuple):
+    """Weigh each edge by exp(-distance² / 2 width²) of some features of its ends: nothing is trained."""
+
+    columns: tuple[int, ...]
+    width: float
+    shrink: float
+
+    def __call__(self, graph: Sensors) -> Float[Tensor, "N"]:
+        """Average the readings that each sensor receives."""
+        hearing, heard = graph.features[:, self.columns][graph.edges]
+        weights = (-(hearing - heard).square().sum(-1) / (2 * self.width**2)).exp()
+        return filtered(graph, weights, self.shrink)
 
 
-def best_filter(graph: Sensors, columns: list[int]) -> float:
-    """Return the width with which `alike` has the least error, of nine."""
+def subsets(n: int) -> list[tuple[int, ...]]:
+    """List the subsets of n columns, but for the empty one."""
+    return [chosen for size in range(1, n + 1) for chosen in combinations(range(n), size)]
+
+
+def best_filter(graph: Sensors, columns: list[tuple[int, ...]], shrinks: list[float]) -> Filter:
+    """Return the filter with the least error on a graph whose targets are known, of nine widths."""
     widths = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
-    return min(widths, key=lambda width: error(filtered(graph, alike(graph, width, columns)), graph))
+    filters = [Filter(*choice) for choice in product(columns, widths, shrinks)]
+    return min(filters, key=lambda each: error(each(graph), graph))

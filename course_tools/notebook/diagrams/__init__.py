@@ -13,7 +13,7 @@ from course_tools.notebook.diagrams.alignment import (
 )
 from course_tools.notebook.diagrams.attention import masks, multi_head, scaled_dot_product, tiled
 from course_tools.notebook.diagrams.drawing import Box, Diagram
-from course_tools.notebook.diagrams.graphs import gat, message_passing
+from course_tools.notebook.diagrams.graphs import gat, message_passing, room_attention
 from course_tools.notebook.diagrams.linear_attention import delta_rule, linear_recurrence, performer
 from course_tools.notebook.diagrams.recurrent import gru_cell, lstm_cell, rnn
 from course_tools.notebook.diagrams.self_supervision import byol, simclr
@@ -44,7 +44,7 @@ ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, aligned_decoder, bahdanau, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
-    *(mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule, tiled),
+    *(mixer, linear_recurrence, performer, message_passing, room_attention, gat, simclr, byol, llama, delta_rule, tiled),
 )
 """All diagrams, in the order of the lectures."""
 
@@ -82,6 +82,7 @@ __all__ = [
     "performer",
     "residual_connections",
     "rnn",
+    "room_attention",
     "scaled_dot_product",
     "show_attend_and_tell",
     "simclr",

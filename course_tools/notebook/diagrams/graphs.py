@@ -1,4 +1,4 @@
-"""Diagrams of attention on graphs: message passing, graph attention."""
+"""Diagrams of attention on graphs: message passing, one head with dynamic scores, a layer of static ones."""
 
 from course_tools.notebook.diagrams.drawing import Box, Diagram
 
@@ -38,6 +38,34 @@ def message_passing() -> Diagram:
     d.chain(gather, messages, message, add, out)
     d.arrow(weights, messages)
     d.note("fixed by the degrees: GCN\nfrom a softmax: GAT", 104, 246)
+    return d
+
+
+def room_attention() -> Diagram:
+    """One head of attention over edges with dynamic scores, and a read-out."""
+    d = Diagram(
+        "Attention over the edges of a graph",
+        "Linear layers make a query, a key and a value of each node. Each edge gets a score from the query of the node that "
+        "receives and the key of the node that sends. A softmax over the edges of a node turns its scores into weights, by "
+        "which it mixes the values of the nodes that it hears. A linear layer reads one number off the result.",
+    )
+    _neighbourhood(d, 376, 72)
+    x = d.tensor("features of N nodes", "N d_in", 120, 40, "RoomAttention.attended: x")
+    W = d.op("W_q, W_k, W_v", 120, 108, "learned", w=150)
+    z = d.tensor("queries q, keys k", "2·N d", 120, 200, "RoomAttention.attended: z")
+    v = d.tensor("values v", "N d", 420, 200, "attend_edges: values")
+    edges = d.tensor("edges", "2 E", 290, 200, "attend_edges: edges")
+    score = d.op("score of each edge\na · LeakyReLU(q_i + k_j)", 120, 276, "score", w=210)
+    scores = d.tensor("scores", "E", 120, 352, "attend_edges: scores")
+    softmax = d.op("softmax over the edges of node i", 160, 422, "softmax", w=280)
+    weights = d.tensor("weights α", "E", 160, 490, "attend_edges: result.weights")
+    mix = d.op("mix what is heard: Σ_j α_ij v_j", 180, 560, "mix", w=270)
+    context = d.tensor("contexts", "N d", 180, 626, "attend_edges: result.context")
+    out = d.op("ELU, read-out: a number for each node", 180, 696, "learned", w=320)
+    d.chain(x, W, z, score, scores, softmax, weights, mix, context, out)
+    d.arrow(W, v, out="bottom", into="top", at=154)
+    d.arrow(edges, score, out="bottom", into="right")
+    d.arrow(v, mix, out="bottom", into="right")
     return d
 
 

@@ -51,7 +51,7 @@ from course_tools.notebook.diagrams import Diagram
 from course_tools.notebook.diagrams.drawing import _width
 
 LIBRARY = str(Path(course_lib.__file__).parent)
-LECTURE_02 = Path(__file__).parents[3] / "authoring" / "02_alignment.py"
+AUTHORING = Path(__file__).parents[3] / "authoring"
 SVG = "{http://www.w3.org/2000/svg}"
 Sized = dict[str, int]
 
@@ -71,7 +71,7 @@ class Frames:
 
     def _record(self, frame, event, value):
         name = frame.f_code.co_qualname
-        if name not in self.wanted or not frame.f_code.co_filename.startswith((LIBRARY, str(LECTURE_02))):
+        if name not in self.wanted or not frame.f_code.co_filename.startswith((LIBRARY, str(AUTHORING))):
             return
         if event == "call":
             self.given[frame] = SimpleNamespace(**frame.f_locals)
@@ -117,14 +117,21 @@ def seq2seq(decoder):
     return with_sizes
 
 
+def of_lecture(name, names):
+    """Define what the notebook of a lecture imports, and its classes."""
+    path = AUTHORING / f"{name}.py"
+    kept = [
+        node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ClassDef | ast.Import | ast.ImportFrom)
+    ]
+    exec(compile(ast.Module(kept, []), path, "exec"), names)
+
+
 def translator(attention):
     """The model of lecture 02, as its notebook defines it."""
 
     def with_sizes(s):
-        tree = ast.parse(LECTURE_02.read_text(encoding="utf-8"))
-        kept = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.Import | ast.ImportFrom)]
         names = {"d": s["d"]}
-        exec(compile(ast.Module(kept, []), LECTURE_02, "exec"), names)
+        of_lecture("02_alignment", names)
         model, lengths = names["Translator"]((range(11), range(s["n_tokens"])), attention), torch.full((s["B"],), s["T_k"])
         return lambda: model(tokens(s["B"], s["T_k"]).clamp(max=10), lengths, tokens(s["B"], s["T"]))
 
@@ -304,6 +311,13 @@ def gat(s):
     return lambda: layer(torch.randn(s["N"], s["d_in"]), EDGES)
 
 
+def room_attention(s):
+    names = {}
+    of_lecture("15_graphs", names)
+    model = names["RoomAttention"](d=s["d"], d_a=s["d"])
+    return lambda: model(torch.randn(s["N"], s["d_in"]), EDGES)
+
+
 def flat_encoder(s):
     return nn.Sequential(nn.Flatten(), nn.Linear(s["C"] * s["H"] * s["W"], s["d_h"]))
 
@@ -356,6 +370,7 @@ RUNS = {
     "linear_recurrence": (recurrence, SIZES | {"h": 3, "f": 5}),
     "performer": (performer, SIZES | {"h": 13, "m": 17}),
     "message_passing": (messages, {"N": 5, "E": 7, "d": 11}),
+    "room_attention": (room_attention, {"N": 5, "E": 7, "d": 11, "d_in": 6}),
     "gat": (gat, {"N": 5, "E": 7, "d": 11, "h": 3, "d_in": 13}),
     "simclr": (simclr, PICTURE),
     "byol": (byol, PICTURE),
