@@ -110,9 +110,7 @@ claim(
 
 # %% [markdown]
 # The loss falls to almost nothing: the ten are learned by heart. More training does not help (section 5). The rule of recurring cells
-# is better, as it uses what the network is not told: what is in all four photographs. More labels would help: in one training each,
-# the network was right about 0.93 of the unseen windows from 50 labelled ones, and about 1.00 from 200. The question is what to do
-# with ten.
+# is better, as it uses what the network is not told: what is in all four photographs. The question is what to do with ten labels.
 #
 # ## 2 Two views
 #
@@ -120,8 +118,7 @@ claim(
 # draw two **views**: one of its photographs each, in new colours. Whatever agrees between the views of one window, and differs from
 # those of others, is worth a feature. Nobody has to say what it is.
 #
-# In one pair of four both are the same photograph. Such easy pairs shorten the training: without them, four trainings of equal length
-# ended between 0.66 and 0.99 in the measure of section 5.
+# In one pair of four both are the same photograph: an easy pair.
 #
 # Where do views come from? Here from time: what stays is what counts, as in videos. **SimCLR** makes both views from one photograph, by
 # **augmentation**: random crops, colours and blur, which are meant to keep the thing and change the rest. In both cases *you* choose what must not
@@ -169,7 +166,8 @@ figures.show_pairs(*next(pairs(known.photos, 0)))
 # | $b_1$ | (0.8, 0.6) | 0.8 | 1.6 | 4.95 | **0.79** |
 # | $b_2$ | (−0.6, 0.8) | −0.6 | −1.2 | 0.30 | 0.05 |
 #
-# The partner $b_1$ gets 0.79, so view $a_1$ has the loss $-\log 0.79 = 0.23$. In general, for $N$ windows and each view $i$ with its
+# The partner $b_1$ gets 0.79, so view $a_1$ has the loss $-\log 0.79 = 0.23$. With $\tau = 0.1$ it would get 0.9997: a small $\tau$
+# leaves only negatives that are about as similar as the partner something to say. In general, for $N$ windows and each view $i$ with its
 # partner $j$:
 #
 # $$\ell(i, j) = -\log \frac{\exp(\mathrm{sim}(z_i, z_j)/\tau)}{\sum_{k \ne i} \exp(\mathrm{sim}(z_i, z_k)/\tau)} \qquad
@@ -286,7 +284,7 @@ simclr = fit(
 # %% [markdown]
 # ## 5 Ten labels again: the linear probe
 #
-# How good are features that were learned without labels? Discard the head, which may drop what views do not share, freeze the encoder, and train only a *linear* classifier on
+# How good are features that were learned without labels? Discard the head, freeze the encoder, and train only a *linear* classifier on
 # $h$, scaled to unit length. With a squared loss it has a closed form, ridge regression:
 #
 # $$\min_{W, b} \sum_i \lVert W x_i + b - y_i \rVert^2 + \lambda \lVert W \rVert^2 \qquad\Rightarrow\qquad
@@ -357,14 +355,13 @@ claim(
 )
 
 # %% [markdown]
-# The rivals stand still from the 200th update on. In two of the three trainings, pseudo-labels end with *one* name for all windows.
-# ("Sure" is 0.8 here; three rates and thresholds of 0.5 and of 0.95, that of the paper, were no better: 0.19 at most.) A usual guard
-# is **distribution alignment** (ReMixMatch, Berthelot et al. 2019): divide the guess by the mean of recent guesses, so that no name can
-# take over. With it, and otherwise the same recipe, three trainings reach 0.66, 0.93 and 0.75.
+# The rivals stand still from the 200th update on. In two of the three trainings, pseudo-labels end with *one* name for all windows. A
+# usual guard is **distribution alignment** (ReMixMatch, Berthelot et al. 2019): divide the guess by the mean of recent guesses, so that
+# no name can take over. With it, pseudo-labels rise further and for longer; trained on, they too may name the windows.
 #
-# **SimCLR is the right tool here because it needs no guess to begin with: what stays is found without labels, and the probe only has to
-# give ten groups their names.**
-# It is ahead of both kinds of pseudo-labels, and the same encoder answers other questions.
+# **SimCLR is the right tool here because it finds what stays before anybody has chosen the names; the probe only has to give them to
+# ten groups.** Pseudo-labels need the names from the first update. Both need a guard against one answer for all: SimCLR has its
+# negatives.
 #
 # **See it.** Each point is an unseen window, drawn as the number of its kind (0 star, 1 heart, 2 umbrella, 3
 # plane, 4 telephone, 5 notes, 6 anchor, 7 horse, 8 sun, 9 scissors). **t-SNE** arranges the features in the plane so that
@@ -403,8 +400,8 @@ explore(draw_nearest, window=(0, 999))
 # %% [markdown]
 # ## 6 BYOL: no negatives
 #
-# This section learns from small grey digits, on which an update is quick. The two views of a digit are turned, sheared, zoomed and
-# shifted at random.
+# This section learns from small grey digits, on which an update is quick; BYOL on the windows is not measured here. The two views of
+# a digit are turned, sheared, zoomed and shifted at random.
 
 
 # %%
@@ -575,28 +572,20 @@ claim(
 )
 
 # %% [markdown]
-# The two trainings of one network differ in the stop-gradient alone, and only the one without it collapses. The predictor and the batch
-# normalisation are needed, too. Batch normalisation takes from each vector of a batch what all have in common, so that they cannot all be
-# equal. A layer normalisation, which sees one vector at a time, is no substitute here (a spread of 0.12 or less in three trainings). That
-# is no law: with group normalisation and standardised weights, BYOL learns on ImageNet without statistics of the batch (Richemond et al.
-# 2020, https://arxiv.org/abs/2010.10241).
+# The two trainings of one network differ in the stop-gradient alone, and only the one without it collapses. Without a predictor the
+# projections collapse, too, with batch normalisation all the same. Without batch normalisation they are nearly equal after these 240
+# updates, but the loss *rises*: this network is leaving the collapse, slowly. On ImageNet, BYOL learns without statistics of the batch
+# (Richemond et al. 2020, https://arxiv.org/abs/2010.10241). The moving average is not needed *here*, as in SimSiam (Chen and He 2021);
+# in BYOL's own experiments the method fails without it. *Going further* asks why.
 #
-# The moving average is not needed *here*, as in SimSiam (Chen and He 2021); in BYOL's own experiments the method fails without it, and a
-# predictor that learns faster mends that. Without it, here, most of the spread lies along three axes. Tian et al. 2021 explain collapse
-# in a linear model: without stop-gradient or without predictor, the weights shrink to nothing; with both, the predictor aligns with the
-# directions in which the features vary, and reinforces them. They can even compute the predictor from the correlations of the features
-# instead of training it.
-#
-# SimCLR can collapse, too, and then shows it: its loss stays at $\log(2N - 1)$. A third way is to forbid collapse in the loss itself:
-# **VICReg** (Bardes et al. 2022) demands that each coordinate of the projection has a *variance* and that no two are correlated, and pulls views together
-# (*invariance*, *covariance*: the letters of its name). It needs neither negatives nor a second network.
+# SimCLR can collapse, too, and then shows it: its loss stays at $\log(2N - 1)$.
 
 # %% [markdown] tags=["try-it"]
-# How good are BYOL's features in the end? A recorded study trains both methods on the digits, up to 3,000 updates, and two variants for
-# 1,000; the probe has forty labels. BYOL is slower: its targets are the outputs of a random network at first, and improve only with
-# the network itself.
+# How good are the features in the end? A recorded study trains both methods on the digits, up to 3,000 updates, and two variants for
+# 1,000; the probe has forty labels. It reads $h$, before the projector: where the *projections* $z$ collapse, $h$ may still differ from
+# image to image, and even improve for a while. BYOL is slower.
 #
-# **Try it.** Read off the curves: how many more updates does BYOL need to be where SimCLR is after 120?
+# **Try it.** Read off the curves: which variants end below the pixels?
 
 # %%
 study_of_digits = recorded("16_byol_and_batches")
@@ -692,14 +681,16 @@ claim(
 # - **Words instead of a second view.** CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) pairs an image with its caption,
 #   in nearly the same loss: an image is compared with captions only. A word is then a classifier. Such encoders are the eyes of many models that read
 #   images and text.
+# - **Sigmoids.** SigLIP (Zhai et al. 2023, https://arxiv.org/abs/2303.15343) judges each pair of image and text by itself, without a
+#   softmax over the batch.
 # - **No negatives.** DINO (Caron et al. 2021, https://arxiv.org/abs/2104.14294) trains a Vision Transformer with a moving-average target like
 #   BYOL, but without a predictor: centred and sharpened outputs prevent collapse. Its attention
 #   outlines objects, without a label. DINOv2 (Oquab et al. 2023, https://arxiv.org/abs/2304.07193) and DINOv3 (Siméoni et al. 2025,
 #   https://arxiv.org/abs/2508.10104) are encoders that one freezes and probes, as here.
 # - **Hidden patches.** A masked autoencoder (He et al. 2021, https://arxiv.org/abs/2111.06377) restores three quarters of the patches
-#   from the rest, as BERT restores words. It needs no pairs; its features want fine-tuning more than a probe.
-# - **Why no collapse.** Tian et al. 2021 (https://arxiv.org/abs/2102.06810); VICReg, Bardes et al. 2022
-#   (https://arxiv.org/abs/2105.04906).
+#   from the rest, as BERT restores words. It needs no pairs; its features want fine-tuning more than a probe. I-JEPA (Assran et al.
+#   2023, https://arxiv.org/abs/2301.08243) predicts the *features* of hidden patches, as a moving-average network gives them: BYOL,
+#   with a part of the image as its second view.
 #
 # **Further reading.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill
 # et al. 2020, *BYOL*, eq. 2, section 3.1 (https://arxiv.org/abs/2006.07733) · Chen and He 2021, *SimSiam*
@@ -764,6 +755,15 @@ explore(
 # %% tags=["nbval-check-output"]
 plain, distorted = colour_crops.matched_by_histogram()
 claim("16.colour", plain=plain, distorted=distorted)
+
+# %% [markdown]
+# ## Why no collapse?
+#
+# Tian et al. 2021 (https://arxiv.org/abs/2102.06810) explain it in a linear model: without stop-gradient or without predictor, the
+# weights shrink to nothing; with both, the predictor aligns with the directions in which the features vary, and reinforces them.
+# They can even compute the predictor from the correlations of the features instead of training it. One can also forbid collapse in
+# the loss: **VICReg** (Bardes et al. 2022, https://arxiv.org/abs/2105.04906) demands that each coordinate of the projection has a
+# *variance* and that no two are correlated, and pulls views together. It needs neither negatives nor a second network.
 
 # %% [markdown]
 # ## Larger batches, and several devices
