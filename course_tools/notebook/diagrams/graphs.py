@@ -47,7 +47,7 @@ def room_attention() -> Diagram:
         "Attention over the edges of a graph",
         "Linear layers make a query, a key and a value of each node. Each edge gets a score from the query of the node that "
         "receives and the key of the node that sends. A softmax over the edges of a node turns its scores into weights, by "
-        "which it mixes the values of the nodes that it hears. A linear layer reads one number off the result.",
+        "which it mixes the values of those that send to it. A linear layer reads one number off the result.",
     )
     _neighbourhood(d, 376, 72)
     x = d.tensor("features of N nodes", "N d_in", 120, 40, "RoomAttention.attended: x")
@@ -59,7 +59,7 @@ def room_attention() -> Diagram:
     scores = d.tensor("scores", "E", 120, 352, "attend_edges: scores")
     softmax = d.op("softmax over the edges of node i", 160, 422, "softmax", w=280)
     weights = d.tensor("weights α", "E", 160, 490, "attend_edges: result.weights")
-    mix = d.op("mix what is heard: Σ_j α_ij v_j", 180, 560, "mix", w=270)
+    mix = d.op("mix the values: Σ_j α_ij v_j", 180, 560, "mix", w=270)
     context = d.tensor("contexts", "N d", 180, 626, "attend_edges: result.context")
     out = d.op("ELU, read-out: a number for each node", 180, 696, "learned", w=320)
     d.chain(x, W, z, score, scores, softmax, weights, mix, context, out)
