@@ -1,8 +1,8 @@
 """Adaptive computation time (ACT): each position decides after how many steps it halts.
 
 Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, section 2 (https://arxiv.org/abs/1603.08983), per
-position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position has a probability h_n of
-halting at each step n, and halts at the first step N at which they sum to 1 - ε:
+position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position has a halting value h_n
+in 0…1 at each step n, and halts at the first step N at which they sum to 1 - ε:
 
     h_n = σ(w · s_n + b)        s_n = s_N for n > N
     p_n = h_n for n < N         p_N = R = 1 - Σ_{n<N} h_n        p_n = 0 for n > N        y = Σ_n p_n s_n
@@ -34,7 +34,7 @@ def _require_probabilities(h: Float[Tensor, "*batch n_steps"], epsilon: float = 
 
 @requires(_require_probabilities)
 def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
-    """Turn the probabilities of halting at each step into the weight of each step in the result.
+    """Turn the halting values of the steps into the weight of each step in the result.
 
     Args:
         h: (*batch, n_steps), each in 0…1; every position halts at the last of the n_steps ≥ 1.
@@ -59,7 +59,7 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     """Compute the ponder cost of each position: its number of steps N plus its remainder R.
 
     Args:
-        h: (*batch, n_steps), the probabilities of halting at each step, in 0…1.
+        h: (*batch, n_steps), the halting values of the steps, in 0…1.
         epsilon: as in `halting_distribution`.
 
     Returns:
@@ -75,7 +75,7 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
 
 
 class HaltingStep(NamedTuple):
-    """One step: the `states` after it (B, T, d_model), and `h` (B, T, n + 1), the halting probabilities of all steps so far."""
+    """One step: the `states` after it (B, T, d_model), and `h` (B, T, n + 1), the halting values of all steps so far."""
 
     states: TokenFeatures
     h: Float[Tensor, "B T n+1"]
@@ -84,13 +84,13 @@ class HaltingStep(NamedTuple):
 def adaptive_step(
     x: TokenFeatures, y: TokenFeatures, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
 ) -> HaltingStep:
-    """Update the active positions, keep the halted ones unchanged, and append the halting probability of this step.
+    """Update the active positions, keep the halted ones unchanged, and append the halting value of this step.
 
     Args:
         x: (B, T, d_model), the states before the step.
         y: (B, T, d_model), the output of the block for these states.
         halt: weight and bias of the halting unit, (w (d_model,), b ()).
-        h: (B, T, n), the probabilities of halting at the n ≥ 0 steps so far, in 0…1.
+        h: (B, T, n), the halting values of the n ≥ 0 steps so far, in 0…1.
         epsilon: ε; a position is active while its h sum to less than 1 - ε.
 
     Returns:
@@ -111,7 +111,7 @@ def mix_states(
 
     Args:
         states: (*batch, n_steps, d), one after each step.
-        h: (*batch, n_steps), the probabilities of halting there, in 0…1.
+        h: (*batch, n_steps), their halting values, in 0…1.
         epsilon: as in `halting_distribution`.
 
     Returns:

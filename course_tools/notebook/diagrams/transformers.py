@@ -79,8 +79,8 @@ def universal_transformer() -> Diagram:
     d = Diagram(
         "The Universal Transformer with adaptive halting",
         "One block, the same weights at every step, is applied again and again. After each step a halting unit gives each"
-        " position a probability h; once its h sum to 1 − ε, the position halts and keeps its state. The output mixes the"
-        " states of all steps, each weighted by the probability of halting there.",
+        " position a halting value h; once its h sum to 1 − ε, the position halts and keeps its state. The output mixes the"
+        " states of all steps, each with its weight p.",
     )
     x = d.tensor("x_0", "B T d_model", 270, 40, "AdaptiveSteps.forward: given.x")
     d.frame("step t = 1, 2, … n", (14, 466), (76, 394))
@@ -96,7 +96,7 @@ def universal_transformer() -> Diagram:
     d.arrow(state, add, out="right", into="right", at=454)
     halt = d.op("halting unit\nh_t = σ(w · x_t + b)", 112, 508, "learned")
     h = d.tensor("h of all steps", "B T n_steps", 112, 576, "mix_states: h")
-    shares = d.op("probability of halting at t\nh_t until Σ h ≥ 1 − ε, then the rest", 150, 654, "softmax", w=264)
+    shares = d.op("weight of step t\nh_t until Σ h ≥ 1 − ε, then the rest", 150, 654, "softmax", w=264)
     p = d.tensor("p, sums to 1", "B T n_steps", 150, 732, "mix_states: weights")
     states = d.tensor("states of all steps", "B T n_steps d_model", 370, 576, "mix_states: states", w=190)
     mix = d.op("mix: Σ_t p_t · x_t", 370, 732, "mix", w=170)
