@@ -151,6 +151,26 @@ def squares_the_difference(grad_h_new, x, h, h_new, W, U):
     return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong.detail
+def averages_the_bias_alone(grad_h_new, x, h, h_new, W, U):
+    """You average the gradient of b over the batch and sum those of W and U. All three are summed."""
+    found = bptt_step(grad_h_new, x, h, h_new, W, U)
+    return *found[:4], found[4] / len(x)
+
+
+@wrong.part
+def forgets_the_slope_for_the_input(grad_h_new, x, h, h_new, W, U):
+    """You send the incoming gradient through W as it is. The way to x leads through the tanh too: δ times W."""
+    return grad_h_new @ W, *bptt_step(grad_h_new, x, h, h_new, W, U)[1:]
+
+
+@wrong.detail
+def transposes_the_gradient_of_the_recurrent_matrix(grad_h_new, x, h, h_new, W, U):
+    """You transpose the gradient of U, hᵀ δ. It has the shape of U, and a row for each unit of the new state: δᵀ h."""
+    found = bptt_step(grad_h_new, x, h, h_new, W, U)
+    return *found[:3], found[3].mT, found[4]
+
+
 @right
 def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     """Every product by einsum, the batch axis by name."""

@@ -176,6 +176,13 @@ def asks_each_tensor_whether_it_is_long(gradients, max_norm):
     return [g * max_norm / norm if g.norm() > max_norm else g for g in gradients]
 
 
+@wrong.case
+def divides_by_a_norm_of_zero(gradients, max_norm):
+    """You divide by the norm whatever it is. Where all gradients are 0 this is 0/0, and NaN: leave them as they are."""
+    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt() if len(gradients) else torch.tensor(1.0)
+    return [g / norm * norm.clamp(max=max_norm) for g in gradients]
+
+
 @right
 def flattens_into_one_vector(gradients, max_norm):
     """All gradients as one long vector: clip that, then cut it up again."""

@@ -238,6 +238,16 @@ def does_not_squash_the_candidate(x, h, c, W, U, b):
     return o.sigmoid() * c.tanh(), c
 
 
+@wrong.detail
+def cuts_the_gates_by_the_size_of_the_input(x, h, c, W, U, b):
+    """You cut the gates to the size of the input. They have that of the state: n numbers each, 4n together."""
+    n = x.shape[-1]
+    a = x @ W.mT + h @ U.mT + b
+    i, f, g, o = (a[..., k * n : (k + 1) * n] for k in range(4))
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
 @right
 def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     """Weights and bias cut into four first, then one affine map for each block."""

@@ -171,7 +171,7 @@ def transposes_the_hidden_vectors(values, W, b, u, mask=None):
 
 @wrong.part
 def sets_the_padding_to_zero(values, W, b, u, mask=None):
-    """You set the vectors of the padding to 0. Their score is then v tanh(b), and not -inf: they still take weight from the
+    """You set the vectors of the padding to 0. Their score is then u · tanh(b), and not -inf: they still take weight from the
     real tokens."""
     return pool(values if mask is None else values * mask[..., None], W, b, u)
 

@@ -138,6 +138,14 @@ def compares_two_rows(T_q, T_k=None, device=None):
     return torch.arange(T_k, device=device) <= torch.arange(T_q, device=device) + T_k - T_q
 
 
+@wrong.detail
+def allows_the_past_of_a_single_query(T_q, T_k=None, device=None):
+    """With more keys than queries you allow every key to every query, as a shift of the diagonal by T_k - 1 does. That is
+    right for a single query; of several, the first stands at T_k - T_q: shift by T_k - T_q."""
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(0 if T_k == T_q else T_k - 1)
+
+
 @right
 def as_a_lower_triangle(T_q, T_k=None, device=None):
     """The lower triangle of a matrix of ones, its diagonal moved to the last key."""

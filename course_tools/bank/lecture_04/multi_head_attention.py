@@ -341,6 +341,24 @@ def indexes_a_mask_that_may_be_none(queries, keys, values, W_q, W_k, W_v, W_o, n
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong.detail
+def merges_feature_by_feature(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You join the heads feature by feature, the first of each, then the second. They are concatenated: all features of head 1,
+    then all of head 2."""
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return rearrange(context, "... h t d -> ... t (d h)") @ W_o.mT, weights
+
+
+@wrong.part
+def scales_by_the_features_of_all_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You scale by the root of n_heads · d_k, the width of all heads together. A dot product runs over the d_k features of one
+    head: your scores are too small, and your weights too even."""
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    context, weights = scaled_dot_product_attention(q / n_heads**0.5, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""

@@ -108,6 +108,19 @@ def allows_everything(lengths, T_k):
     return torch.ones(len(lengths), 1, T_k, dtype=torch.bool)
 
 
+@wrong.detail
+def compares_without_the_axes_of_the_lengths(lengths, T_k):
+    """You compare positions (…, T_k) with lengths (B,) as they are: the batch meets the keys. Give the lengths two axes of
+    size 1, (B, 1, 1)."""
+    return torch.arange(T_k, device=lengths.device).expand(len(lengths), 1, T_k) < lengths
+
+
+@wrong.detail
+def returns_minus_infinity_for_padding(lengths, T_k):
+    """You return numbers to be added to scores, 0 and -inf. A mask of this course is bool, True where attention is allowed."""
+    return torch.zeros(len(lengths), 1, T_k, device=lengths.device).masked_fill(~padding_mask(lengths, T_k), -torch.inf)
+
+
 @right
 def sequence_by_sequence(lengths, T_k):
     """A mask of False, in which a loop over the batch opens the first tokens of each sequence."""

@@ -170,8 +170,8 @@ def scales_by_the_window(q, k, v, rows, columns, stride=1):
 
 @wrong.case
 def scores_all_pixels(q, k, v, rows, columns, stride=1):
-    """Your numbers are right, but the cost is that of attention over the whole image: you score each query against all H · W
-    pixels and read off those of its window. Collect the windows first; a query then has size² keys."""
+    """Your numbers are right, but the cost is that of attention over the whole image: for each query you score, or copy, all H
+    · W pixels, and take those of its window. Collect the windows first; a query then has size² keys."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     places = local_windows(torch.arange(H * W, dtype=q.dtype, device=q.device).view(H, W, 1), size, stride)[..., 0].long()
     every = (q.flatten(-3, -2) @ k.flatten(-3, -2).mT).unflatten(-2, q.shape[-3:-1])
@@ -193,6 +193,14 @@ def forbids_with_minus_a_hundred(q, k, v, rows, columns, stride=1):
     get the weight: only -∞ is below every score."""
     scores = _scores(q, k, rows, columns, stride).masked_fill(~_mask(k, rows, stride), -100.0)
     return _mixed(scores.softmax(-1), v, rows, stride)
+
+
+@wrong.detail
+def masks_without_the_stride(q, k, v, rows, columns, stride=1):
+    """You do not pass the stride on to `window_mask`. With a stride there are fewer windows than pixels, and the mask has one
+    for every pixel."""
+    scores = _scores(q, k, rows, columns, stride)
+    return _mixed(scores.masked_fill(~_mask(k, rows, 1), -torch.inf).softmax(-1), v, rows, stride)
 
 
 @right

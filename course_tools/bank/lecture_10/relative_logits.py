@@ -151,6 +151,15 @@ def sets_them_side_by_side(q, rows, columns):
     return torch.cat(_parts(q, rows, columns), dim=-1)
 
 
+@wrong.detail
+def cuts_the_query_in_the_middle(q, rows, columns):
+    """You cut the query in two halves. The first part is as long as a vector of `rows`, the second as one of `columns`; these
+    may differ."""
+    q_row, q_column = q.chunk(2, dim=-1)
+    logits = (q_row @ rows.unsqueeze(-3).mT).unsqueeze(-1) + (q_column @ columns.unsqueeze(-3).mT).unsqueeze(-2)
+    return logits.flatten(-2)
+
+
 @right
 def by_one_vector_a_place(q, rows, columns):
     """The vector of every position of the window, its row's and its column's end to end, and one product."""

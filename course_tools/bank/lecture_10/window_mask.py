@@ -145,6 +145,20 @@ def rounds_the_number_of_windows_down(H, W, size, stride=1, device=None):
     return window_mask(H, W, size, stride, device)[: H // stride, : W // stride]
 
 
+@wrong.detail
+def counts_the_windows_and_not_the_rows(H, W, size, stride=1, device=None):
+    """You take the number of the window for the row of its centre. Window i is centred on row i · stride."""
+    r = torch.arange(size, device=device) - size // 2
+    rows, columns = (torch.arange(-(-n // stride), device=device)[:, None] + r for n in (H, W))
+    return _both((rows >= 0) & (rows < H), (columns >= 0) & (columns < W))
+
+
+@wrong.detail
+def gives_the_image_no_features(H, W, size, stride=1, device=None):
+    """You hand `local_windows` an image (H, W). It takes features in the last axis: (H, W, 1)."""
+    return local_windows(torch.ones(H, W, device=device), size, stride) > 0
+
+
 @right
 def of_a_picture_of_ones(H, W, size, stride=1, device=None):
     """The windows of an image that is 1 everywhere, which hold 0 outside."""

@@ -158,6 +158,17 @@ def forgets_the_temperature(student, teacher, labels, temperature, share):
     return distillation_loss(student, teacher, labels, 1.0, share)
 
 
+@wrong.part
+def gives_kl_div_a_logarithm(student, teacher, labels, temperature, share):
+    """You give `F.kl_div` the teacher's log-probabilities. As its second argument it takes probabilities, unless
+    `log_target=True`; of a negative number it takes a logarithm, NaN."""
+
+    def divergence(of_teacher, of_student):
+        return F.kl_div(of_student.log_softmax(-1), of_teacher.log_softmax(-1), reduction="batchmean")
+
+    return _loss(student, teacher, labels, temperature, share, divergence)
+
+
 @right
 def by_torchs_own(student, teacher, labels, temperature, share):
     """Both losses from torch, example by example, then averaged together."""

@@ -147,6 +147,13 @@ def multiplies_by_the_stored_matrix(patches, E, b, learned, positions):
     return torch.cat([learned.expand(len(patches), -1, -1), patches @ E + b], dim=1) + positions
 
 
+@wrong.detail
+def looks_up_the_first_learned_token(patches, E, b, learned, positions):
+    """You take the first learned token alone, as for a single [class]. There may be none or several: put them all in front."""
+    first = learned[0].expand(len(patches), 1, -1)
+    return torch.cat([first, _projected(patches, E, b)], 1) + positions
+
+
 @right
 def into_an_empty_sequence(patches, E, b, learned, positions):
     """A copy of the positions for each image, to whose ends the two kinds of tokens are added."""

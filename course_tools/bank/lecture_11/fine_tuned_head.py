@@ -138,6 +138,20 @@ def subtracts_labels_from_probabilities(features, labels, n_classes, learning_ra
     return LinearProbe(W, b)
 
 
+@wrong.case
+def counts_the_classes_that_occur(features, labels, n_classes, learning_rate, momentum, n_steps):
+    """You call `one_hot` without the number of classes, and it takes the largest label for the last one. A class without an
+    example is missing: give it n_classes."""
+    x = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
+    y = F.one_hot(labels.long()).to(x)
+    W = x.new_zeros(n_classes, x.shape[1])
+    v = torch.zeros_like(W)
+    for _ in range(n_steps):
+        v = momentum * v + ((x @ W.mT).softmax(-1) - y).mT @ x / len(x)
+        W = W - learning_rate * v
+    return LinearProbe(W[:, :-1], W[:, -1])
+
+
 @right
 def by_torchs_optimiser(features, labels, n_classes, learning_rate, momentum, n_steps):
     """A linear layer, torch's loss and torch's optimiser."""

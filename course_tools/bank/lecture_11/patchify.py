@@ -117,6 +117,13 @@ def looks_at_one_channel(images, P):
     return rearrange(images[:, :1], "B C (r P_1) (c P_2) -> B (r c) (C P_1 P_2)", P_1=P, P_2=P)
 
 
+@wrong.part
+def reshapes_what_unfold_returns(images, P):
+    """You reshape what `unfold` returns, (B, C·P², N). A reshape keeps the order in memory: exchange the last two axes
+    instead, by `.mT`."""
+    return F.unfold(images, P, stride=P).reshape(len(images), -1, images.shape[1] * P * P)
+
+
 @right
 def by_unfolding(images, P):
     """torch's function for the windows of a convolution, turned round."""

@@ -137,6 +137,13 @@ def expects_a_batch_where_no_layer_is(weights):
     return rollout(weights)
 
 
+@wrong.case
+def starts_from_the_first_layer(weights):
+    """You start from the first layer, and without layers there is none. Start from the identity."""
+    layers = _with_residual(weights.mean(-3), weights)
+    return reduce(lambda drawn, layer: layer @ drawn, layers[1:], layers[0])
+
+
 @right
 def from_the_top(weights):
     """From the last layer down to the first, the residual path as a sum."""

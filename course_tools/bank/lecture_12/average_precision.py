@@ -145,6 +145,13 @@ def takes_the_area_by_trapezoids(scores, hits, n_objects):
     return torch.trapezoid(precision, recall) if len(recall) else scores.new_zeros(())
 
 
+@wrong.detail
+def leaves_out_the_last_recall(scores, hits, n_objects):
+    """Your recalls end at 0.99, as `arange` leaves out its end. There are 101: 0, 0.01, …, 1."""
+    precision, recall = _curve(scores, hits, n_objects)
+    return _mean_at(precision, recall, RECALLS[:-1])
+
+
 @right
 def recall_by_recall(scores, hits, n_objects):
     """A loop over the recalls, in Python's own numbers."""

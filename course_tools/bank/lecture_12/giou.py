@@ -163,6 +163,16 @@ def cuts_the_boxes_at_zero(a, b):
     return _ratio(shared, covered) - _ratio(around - covered, around)
 
 
+@wrong.idea
+def takes_off_the_distance_of_the_centres(a, b):
+    """You take off the squared distance of the centres, over the squared diagonal: that is DIoU. GIoU takes off the share of
+    the enclosing box that neither covers."""
+    one, other = a[..., :, None, :], b[..., None, :, :]
+    apart = (to_centres(one) - to_centres(other))[..., :2].square().sum(-1)
+    around = torch.maximum(one[..., 2:], other[..., 2:]) - torch.minimum(one[..., :2], other[..., :2])
+    return iou(a, b) - _ratio(apart, around.square().sum(-1))
+
+
 @right
 def as_one_sum(a, b):
     """IoU - 1 + the share that is covered: the same, with one subtraction less, where the areas are not 0."""

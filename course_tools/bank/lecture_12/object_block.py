@@ -265,6 +265,14 @@ def forgets_the_network(x, queries, cells, positions, own, cross, network, norms
     return _read(_among(x, queries, own, n_heads, norms[0]), queries, cells, positions, cross, n_heads, norms[1])
 
 
+@wrong.part
+def adds_nothing_to_the_network(x, queries, cells, positions, own, cross, network, norms, n_heads):
+    """You leave out the third sum: what the network returns replaces its input. Each of the three steps adds its input."""
+    x = _among(x, queries, own, n_heads, norms[0])
+    x = _read(x, queries, cells, positions, cross, n_heads, norms[1])
+    return layer_norm(feed_forward(x, *network), *norms[2])
+
+
 @right
 def with_torch_functions(x, queries, cells, positions, own, cross, network, norms, n_heads):
     """torch's linear layers, fused attention and layer norm, and no function of the course."""

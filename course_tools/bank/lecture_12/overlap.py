@@ -176,6 +176,25 @@ def pairs_boxes_one_to_one(a, b):
     return shared, (a[..., 2:] - a[..., :2]).prod(-1) + (b[..., 2:] - b[..., :2]).prod(-1) - shared
 
 
+@wrong.case
+def inserts_the_axes_counted_from_the_front(a, b):
+    """You give the boxes their new axes by `[:, None]` and `[None]`, counted from the front. That is right without a batch:
+    write `[..., :, None, :]` and `[..., None, :, :]`."""
+    first, last = torch.max(a[:, None, :2], b[None, :, :2]), torch.min(a[:, None, 2:], b[None, :, 2:])
+    shared = (last - first).clamp(min=0).prod(-1)
+    return shared, area(a)[:, None] + area(b) - shared
+
+
+@wrong.part
+def clamps_one_side(a, b):
+    """You clamp one side of the intersection at 0 and not the other. Boxes that are apart along the other axis then share a
+    negative area."""
+    a_, b_ = a[..., :, None, :], b[..., None, :, :]
+    sides = torch.minimum(a_[..., 2:], b_[..., 2:]) - torch.maximum(a_[..., :2], b_[..., :2])
+    shared = sides[..., 0].clamp(min=0) * sides[..., 1]
+    return shared, area(a)[..., :, None] + area(b)[..., None, :] - shared
+
+
 @right
 def by_edges_that_are_cut(a, b):
     """Each box of b cut to the inside of each box of a; what is left of it is shared."""

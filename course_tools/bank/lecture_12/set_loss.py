@@ -204,6 +204,17 @@ def divides_by_no_weight(logits, boxes, classes, targets, queries, no_object=0.1
     return classified, *_boxes(boxes, classes, targets, queries)
 
 
+@wrong.case
+def looks_up_the_query_of_the_padding(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You look up the boxes of all queries, and the query of padding is -1: there is no such place. Take the real ones first,
+    or replace -1 and leave out what it reads."""
+    mine = boxes.gather(1, queries[..., None].expand(-1, -1, 4))
+    real, wanted = classes >= 0, _wanted(logits, classes, queries)
+    each = (1 - _each_giou(mine, targets)) * real
+    l1, n = ((mine - targets).abs().sum(-1) * real).sum(), real.sum().clamp(min=1)
+    return _classes(logits, wanted, no_object), l1 / n, each.sum() / n
+
+
 @right
 def with_torchs_own_losses(logits, boxes, classes, targets, queries, no_object=0.1):
     """torch's weighed cross-entropy and l1_loss; GIoU as a diagonal."""

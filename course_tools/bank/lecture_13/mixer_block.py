@@ -132,6 +132,14 @@ def normalises_at_the_end(x, tokens, channels, norms):
     return layer_norm(_channel_half(_token_half(x, tokens, norms[0]), channels, norms[1]), *norms[1])
 
 
+@wrong.detail
+def adds_the_channels_to_the_normalised_input(x, tokens, channels, norms):
+    """Your second sum begins from the normalised input of the channel mixing. It begins from the result of the first sum, as
+    it is."""
+    u = layer_norm(_token_half(x, tokens, norms[0]), *norms[1])
+    return u + channel_mixing(u, *channels)
+
+
 @right
 def one_half_for_both(x, tokens, channels, norms):
     """The same half twice, in a loop: norm, two linear layers, sum; for the positions turned round before and after."""

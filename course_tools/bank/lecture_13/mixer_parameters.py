@@ -139,6 +139,20 @@ def counts_no_biases_in_the_blocks(d_model, d_tokens, d_channels, n_layers, n_pa
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - missed
 
 
+@wrong.detail
+def gives_the_positions_biases_of_the_width(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    """You give the last layer over the positions a bias of d_model entries. A bias has the size of its layer's output:
+    n_patches."""
+    right = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
+    return right + n_layers * (d_model - n_patches)
+
+
+@wrong.case
+def assumes_a_class(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    """You count a head for one class at least. Without classes there is no head."""
+    return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, max(n_classes, 1))
+
+
 @right
 def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """Every tensor of the model by its shape, the products added up."""

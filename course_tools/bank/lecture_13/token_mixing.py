@@ -135,6 +135,13 @@ def adds_the_bias_along_the_channels(x, W_1, b_1, W_2, b_2):
     return W_2 @ F.gelu(W_1 @ x + b_1) + b_2
 
 
+@wrong.part
+def gives_the_channels_to_the_network(x, W_1, b_1, W_2, b_2):
+    """You apply the layers to the last axis, the channels. Here they mix positions: exchange the two axes first, and back at
+    the end."""
+    return F.linear(F.gelu(F.linear(x, W_1, b_1)), W_2, b_2)
+
+
 @right
 def in_einsum(x, W_1, b_1, W_2, b_2):
     """Two products named by their axes, the biases down the columns, and nothing transposed."""

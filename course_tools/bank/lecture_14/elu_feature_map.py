@@ -167,6 +167,12 @@ def lifts_the_exponential_too(x):
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp() + 1)
 
 
+@wrong.detail
+def forgets_the_one_on_the_right(x):
+    """You take x itself on the right of 0. The map is elu(x) + 1, so that x + 1 meets exp(x) at 0."""
+    return torch.where(x > 0, x, x.clamp(max=0).exp())
+
+
 @right
 def chooses_between_safe_branches(x):
     """A choice between two branches, of which the exponential never sees a positive entry."""

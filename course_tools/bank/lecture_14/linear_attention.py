@@ -178,6 +178,13 @@ def takes_a_softmax_of_the_keys(phi_q, phi_k, v, mask=None):
     return phi_q @ (mask_features(phi_k, mask).softmax(-2).mT @ v)
 
 
+@wrong.case
+def masks_the_features_without_turning_the_mask(phi_q, phi_k, v, mask=None):
+    """You fill φ(K), (T_k, f), by a mask (1, T_k), and the keys meet the features. Turn the mask: mask.mT, (T_k, 1)."""
+    phi_k = phi_k if mask is None else phi_k.masked_fill(~mask, 0.0)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""

@@ -182,6 +182,14 @@ def forgets_the_heads_without_edges(scores, values, edges):
     return attend_edges(scores, values, edges)
 
 
+@wrong.case
+def adds_up_on_the_first_axis(scores, values, edges):
+    """You add the messages up along axis 0. With a batch or heads in front the nodes are the last axis but one: -2."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights[..., None] * values[..., edges[1], :]
+    return Attended(torch.zeros_like(values).index_add(0, edges[0], messages), weights)
+
+
 @right
 def nodes_against_edges(scores, values, edges):
     """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""

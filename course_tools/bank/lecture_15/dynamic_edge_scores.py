@@ -173,6 +173,20 @@ def lists_each_edge_once(z, a, edges, slope=0.2):
     return _times(F.leaky_relu(query + key, slope), a)
 
 
+@wrong.case
+def multiplies_by_the_vectors_as_a_matrix(z, a, edges, slope=0.2):
+    """You write … @ a. That is right for one vector; with one for each head it multiplies matrices. Multiply entry by entry
+    and add up: (… * a[..., None, :]).sum(-1)."""
+    return F.leaky_relu(z[..., edges[0], :] + z[..., edges[1], :], slope) @ a
+
+
+@wrong.case
+def looks_the_nodes_up_on_the_first_axis(z, a, edges, slope=0.2):
+    """You look the nodes up by z[edges[0]], on the first axis. With heads or a batch in front the nodes are the last axis but
+    one: z[..., edges[0], :]."""
+    return (F.leaky_relu(z[edges[0]] + z[edges[1]], slope) * a[..., None, :]).sum(-1)
+
+
 @right
 def all_pairs_then_the_edges(z, a, edges, slope=0.2):
     """All pairs of nodes, as a mask would need them; then the entries at the edges."""

@@ -83,7 +83,7 @@ def starts_the_maximum_at_zero(scores, edges, n_nodes):
 
 @wrong.case
 def clamps_the_scores(scores, edges, n_nodes):
-    """You clamp the scores to ±50 so that no exponential is infinite. All larger ones then get the same weight; subtract
+    """You clamp the scores so that no exponential is infinite. All larger ones then get the same weight; subtract
     the largest score of each node instead."""
     query = edges[0].long().expand(scores.shape)
     exponentials = scores.clamp(-50, 50).exp()

@@ -141,6 +141,14 @@ def multiplies_one_node_by_the_vector_of_a_pair(z, a, slope=0.2):
     return F.leaky_relu(z @ a, slope)
 
 
+@wrong.case
+def multiplies_by_the_vectors_as_a_matrix(z, a, slope=0.2):
+    """You write z @ a. That is right for one vector; with one for each head it multiplies matrices. Multiply entry by entry
+    and add up: (z * a[..., None, :]).sum(-1)."""
+    own, other = a.chunk(2, dim=-1)
+    return F.leaky_relu((z @ own)[..., :, None] + (z @ other)[..., None, :], slope)
+
+
 @right
 def pair_by_pair(z, a, slope=0.2):
     """All pairs [z_i ‖ z_j] laid side by side as the formula has them, then one product with a."""

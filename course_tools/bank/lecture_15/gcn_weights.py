@@ -122,6 +122,14 @@ def counts_each_pair_once(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong.case
+def counts_the_nodes_that_occur(edges, n_nodes):
+    """You call `bincount` without `minlength`. It ends at the largest number in the list, and later nodes have no degree."""
+    degree = torch.bincount(edges[0]).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return scale[edges[0]] * scale[edges[1]]
+
+
 @right
 def by_comparison(edges, n_nodes):
     """The degrees as row sums of a table of who is who, and one root of the product of both."""

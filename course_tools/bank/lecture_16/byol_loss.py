@@ -125,6 +125,13 @@ def takes_the_root_of_the_squared_distance(prediction, target):
     return (2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)).mean().sqrt()
 
 
+@wrong.case
+def takes_the_distance_of_unit_vectors(prediction, target):
+    """You take the squared distance of the unit vectors. It is 2 - 2 cos, except for a vector of zeros, whose unit vector is
+    0: its cosine is 0, its distance 1 and not 2."""
+    return (unit(prediction) - unit(target).detach()).square().sum(-1).mean()
+
+
 @right
 def as_a_batch_of_products(prediction, target):
     """Each row times its own column, B products of (1, d) and (d, 1); the target under `no_grad`."""

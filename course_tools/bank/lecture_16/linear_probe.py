@@ -144,6 +144,13 @@ def standardises_the_features(features, labels, n_classes, penalty):
     return LinearProbe(W, y.mean(0) - W @ features.mean(0))
 
 
+@wrong.detail
+def adds_rows_of_the_penalty(features, labels, n_classes, penalty):
+    """You add λ times the identity as further rows of the least squares. Their errors are squared: add √λ times the
+    identity."""
+    return linear_probe(features, labels, n_classes, penalty**2)
+
+
 @right
 def with_a_column_of_ones(features, labels, n_classes, penalty):
     """No centring: the bias as the weight of a feature that is always 1, which has no penalty; in float64."""

@@ -244,6 +244,14 @@ def reverses_the_rows_for_the_partners(a, b, temperature):
     return F.cross_entropy(logits, torch.arange(len(z), device=a.device).flip(0))
 
 
+@wrong.detail
+def hides_half_of_the_diagonal(a, b, temperature):
+    """You make the diagonal for N views. There are 2N of them, and so 2N rows and columns."""
+    z = unit(torch.cat([a, b]))
+    itself = torch.eye(len(a), dtype=torch.bool)
+    return F.cross_entropy((z @ z.mT / temperature).masked_fill(itself, -torch.inf), torch.arange(len(z)).roll(len(a)))
+
+
 @right
 def without_the_diagonal(a, b, temperature):
     """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""

@@ -133,6 +133,22 @@ def lists_a_value_for_each_feature_upwards(embeddings):
     return torch.linalg.eigvalsh(centred.mT @ centred / len(embeddings)).clamp(min=0).sqrt().to(embeddings.dtype)
 
 
+@wrong.detail
+def gives_six_values_at_most(embeddings):
+    """You call `pca_lowrank` as it is, and it gives six values at most. There are min(n, d): take `svdvals`."""
+    _, values, _ = torch.pca_lowrank(F.normalize(embeddings, dim=-1))
+    return values / len(embeddings) ** 0.5
+
+
+@wrong.detail
+def takes_the_roots_of_all_eigenvalues(embeddings):
+    """You take the eigenvalues of the (d, d) covariance, of which there are d also where n is smaller. Asked for are min(n,
+    d); and the root of an eigenvalue near 0 is rounded roughly, so take `svdvals`."""
+    z = F.normalize(embeddings, dim=-1)
+    z = z - z.mean(0)
+    return torch.linalg.eigvalsh(z.mT @ z / len(z)).clamp(min=0).sqrt().flip(0)
+
+
 @right
 def by_the_smaller_gram_matrix(embeddings):
     """The roots of the eigenvalues of X Xᵀ or Xᵀ X, whichever is smaller, in float64."""
@@ -208,7 +224,7 @@ exercise = Exercise(
     reference=spectrum,
     properties=(
         runs_on(lambda draw: [_cloud(draw, 11, 5)]),
-        has_shape("min(n, d) numbers.", lambda draw: [_cloud(draw, 11, 5), _cloud(draw, 3, 7)]),
+        has_shape("min(n, d) numbers.", lambda draw: [_cloud(draw, 11, 5), _cloud(draw, 3, 7), _cloud(draw, 13, 11)]),
         Property(
             "spread",
             "Standard deviations along the principal axes, the largest first.",

@@ -215,6 +215,14 @@ def loses_the_sign_of_the_determinant(images, A, t):
     return warp(images, torch.linalg.inv(adjugate / (a * d - b * c).abs()[:, None, None]), t)
 
 
+@wrong.detail
+def gives_the_grid_two_sizes(images, A, t):
+    """You give `F.affine_grid` height and width alone. It takes the four sizes of the result: images.shape."""
+    half, inverse = _half(images), torch.linalg.inv(A)
+    theta = torch.cat([inverse * half / half[:, None], -(inverse @ t[..., None]) / half[:, None]], -1)
+    return F.grid_sample(images, F.affine_grid(theta, images.shape[-2:], align_corners=False), align_corners=False)
+
+
 @right
 def with_a_grid_of_its_own(images, A, t):
     """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""

@@ -205,6 +205,15 @@ def asks_for_a_row_for_each_query(q, k, v, mask=None):
     return scaled_dot_product_attention(q, _copied(k, q), _copied(v, q), mask)
 
 
+@wrong.detail
+def parts_the_heads_but_not_those_of_the_mask(q, k, v, mask=None):
+    """You part the heads of the queries into groups, and give the mask as it is. Its axis of heads must be parted too, or get
+    one more axis if it has size 1."""
+    grouped = q.unflatten(-3, (k.shape[-3], -1))
+    context, weights = scaled_dot_product_attention(grouped, k.unsqueeze(-3), v.unsqueeze(-3), mask)
+    return context.flatten(-4, -3), weights.flatten(-4, -3)
+
+
 @right
 def by_an_index(q, k, v, mask=None):
     """The number of its head of keys for each head of queries, and the softmax by hand."""

@@ -181,6 +181,18 @@ def divides_in_place(x, gain, epsilon=1e-6):
     return x * gain
 
 
+@wrong.case
+def takes_epsilon_for_the_least_square(x, gain, epsilon=1e-6):
+    """You give the mean square at least the value ε. It is *added* to the mean square, whatever its size."""
+    return x * _mean_square(x).clamp(min=epsilon).rsqrt() * gain
+
+
+@wrong.case
+def leaves_epsilon_to_torch(x, gain, epsilon=1e-6):
+    """You call `F.rms_norm` without its `eps`. It then takes one of its own, and the argument has no effect."""
+    return F.rms_norm(x, gain.shape, gain)
+
+
 @right
 def with_torchs_own(x, gain, epsilon=1e-6):
     """torch's function, told that only the last axis is normalised."""

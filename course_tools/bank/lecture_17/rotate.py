@@ -244,6 +244,15 @@ def does_not_repeat_the_angles(x, speeds, start=0):
     return (x * cos + _side_by_side(-odd, even, x.dtype) * sin).to(x.dtype)
 
 
+@wrong.case
+def makes_complex_numbers_of_every_dtype(x, speeds, start=0):
+    """You make complex numbers of x in its own dtype. torch has none for bfloat16: convert x to float32 first, and the result
+    back."""
+    angle = torch.arange(start, start + x.shape[-2])[:, None] * speeds
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+
+
 @right
 def as_complex_numbers(x, speeds, start=0):
     """Each pair is a complex number; multiplying it by e^(iφ) turns it by φ."""

@@ -275,8 +275,8 @@ def corrects_what_has_not_faded(q, k, v, beta, log_decay=None, chunk=64):
 
 @wrong.detail
 def takes_all_positions_at_once(q, k, v, beta, log_decay=None, chunk=64):
-    """Your contexts are right, but you never use `chunk`: one system for all positions costs T², as softmax attention does.
-    Solve chunk by chunk, and carry S over."""
+    """Your contexts are right, but their cost grows with T², as that of softmax attention: you solve one system for all
+    positions, or make the memory anew in every chunk. Solve chunk by chunk, and carry S over."""
     return _by_chunks(q, k, v, beta, log_decay, v.shape[-2])
 
 

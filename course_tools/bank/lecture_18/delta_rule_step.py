@@ -276,6 +276,15 @@ def changes_the_memory_in_place(S, q, k, v, beta, log_decay=None):
     return _read(q, S), S
 
 
+@wrong.detail
+def lets_the_new_fade_too(S, q, k, v, beta, log_decay=None):
+    """You let what is written fade at once: the gate multiplies the sum. The memory fades first, and the correction is added
+    whole."""
+    error = v - _read(k, _faded(S, log_decay))
+    kept = _faded(S + _written(beta, k, error), log_decay)
+    return _read(q, kept), kept
+
+
 @right
 def in_einsum(S, q, k, v, beta, log_decay=None):
     """All products as einsum."""

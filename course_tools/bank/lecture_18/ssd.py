@@ -203,6 +203,12 @@ def takes_the_decay_for_its_logarithm(x, dt, A, B, C):
     return (C @ B.mT * _mask(_gates(dt, -torch.as_tensor(A, dtype=dt.dtype).exp()))) @ (dt[..., None] * x)
 
 
+@wrong.case
+def takes_an_axis_of_a_number(x, dt, A, B, C):
+    """You index A by [..., None], and a plain number has no axes. It may be a number or a tensor with one for each head."""
+    return (C @ B.mT * decay_mask(dt * A[..., None])) @ (dt[..., None] * x)
+
+
 @right
 def by_the_recurrence(x, dt, A, B, C):
     """`gated_step` from an empty state, position by position."""

@@ -308,6 +308,21 @@ def takes_maxima_for_logarithms(a, b):
     return Partial((m_a - total).exp()[..., None] * c_a + (m_b - total).exp()[..., None] * c_b, total, l_a + l_b)
 
 
+@wrong.case
+def gives_no_keys_a_maximum_of_zero(a, b):
+    """You replace the maximum of two empty tiles by 0 and return it. Without keys it stays -∞: use the 0 for the differences
+    alone."""
+    merged = merge(a, b)
+    return merged.context, torch.where(merged.maximum == -torch.inf, 0.0, merged.maximum), merged.total
+
+
+@wrong.case
+def gives_no_keys_a_total_of_one(a, b):
+    """You replace the total of two empty tiles by 1 and return it. Without keys it is 0: divide by 1, and return 0."""
+    merged = merge(a, b)
+    return merged.context, merged.maximum, torch.where(merged.total == 0, 1.0, merged.total)
+
+
 @right
 def in_logarithms(a, b):
     """By the logarithms of the totals, and a softmax of two numbers for each query."""

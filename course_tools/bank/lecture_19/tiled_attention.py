@@ -62,8 +62,8 @@ def _exponentials(q, k, mask, at):
 
 @wrong.idea
 def computes_all_weights(q, k, v, mask=None, tile=64):
-    """Your result is right, but all T · T scores are in memory at one time, as one tensor or as a list of tiles. Of each tile,
-    keep what `partial_attention` returns, and let its scores go before the next one."""
+    """Your result is right, but T · T numbers are in memory at one time: all scores, as one tensor or as a list of tiles, or a
+    mask that you make. Of each tile, keep what `partial_attention` returns, and let its scores go before the next one."""
     return ContextOnly(scaled_dot_product_attention(q, k, v, mask).context)
 
 

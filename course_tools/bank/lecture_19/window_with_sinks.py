@@ -145,6 +145,13 @@ def lengthens_the_window_by_the_sinks(T, size, sinks, device=None):
     return window_with_sinks(T, size + sinks, sinks, device)
 
 
+@wrong.part
+def hides_the_sinks_in_the_window(T, size, sinks, device=None):
+    """You join window and sinks by `^`, an exclusive or. A sink that lies in the window is then hidden: `|`."""
+    at = torch.arange(T, device=device)
+    return window_of_tokens(T, size, device) ^ ((at < sinks) & (at <= at[:, None]))
+
+
 @right
 def from_two_masks(T, size, sinks, device=None):
     """The plain window, or the causal part of the first columns."""
