@@ -9,6 +9,7 @@ the held-out examples, `inputs` and `labels`.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_tools.bank import training_loops as loops
+from course_tools.checks.comparisons import Failure
 from course_tools.checks.exercise import Evidence, Property, Truth
+from course_tools.checks.outcome import Outcome
 from course_tools.checks.trained import (
     TOO_NEAR,
     Judge,
@@ -108,7 +111,10 @@ def properties(
         trains_within(seconds),
         holds("model", model[0], model[1], 1, needs=("runs",)),
         holds("size", f"It has as many parameters as {claim.model}, within five percent.", _size, 1),
-        holds("trained", f"It is trained like {claim.model}: with the same number of updates and examples.", _trained, 1),
+        replace(
+            holds("trained", f"It is trained like {claim.model}: with the same number of updates and examples.", _trained, 1),
+            judge=_trained_alike,
+        ),
         sound_gradients,
         same_twice,
         holds("batch", alone[0], alone[1], 1, trained),
@@ -132,14 +138,22 @@ def _size(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def _trained_alike(expected: Outcome, got: Outcome) -> Failure | None:
+    """Judge the training. Of a rival that was trained with batches of another size, the rest is judged all the same."""
+    measured, truth = Measured(*got.results), expected.results[0]
+    if fault := _trained(measured, truth):
+        return Failure(fault)
+    if batches_of_another_size(measured, truth):
+        most = max(map(len, _batches(measured, truth)))
+        return Failure(f"Its batches hold {most} examples, those of the model {truth['batch_size']}.", stops=False)
+    return None
+
+
 def _trained(measured: Measured, truth: Truth) -> str | None:
     if measured.n_updates != truth["n_updates"]:
         return f"The rival is updated {measured.n_updates} times, the model {truth['n_updates']} times."
     if reads_few_examples(measured, truth):
         return "Most examples of its first batches are repetitions: it receives only a part of the data."
-    sizes = {len(batch) for batch in measured.read if batch.shape[1:] == truth["inputs"].shape[1:]}
-    if sizes and sizes != {truth["batch_size"]}:
-        return f"Its batches hold {min(sizes)} examples, those of the model {truth['batch_size']}."
     if measured.moved < TOO_NEAR and loss_falls()(measured, truth) is not None:
         return "Its weights barely change during training, and its loss does not fall."
     return None
@@ -165,10 +179,18 @@ def more_updates(measured: Measured, truth: Truth) -> bool:
     return measured.n_updates > truth["n_updates"]
 
 
+def _batches(measured: Measured, truth: Truth) -> list[Tensor]:
+    return [batch for batch in measured.read if batch.shape[1:] == truth["inputs"].shape[1:]]
+
+
+def batches_of_another_size(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the rival reads more or fewer examples in an update than the model."""
+    return any(len(batch) != truth["batch_size"] for batch in _batches(measured, truth))
+
+
 def reads_few_examples(measured: Measured, truth: Truth) -> bool:
     """Evidence: fewer than three in ten of the first training examples are distinct."""
-    shape = truth["inputs"].shape[1:]
-    rows = [row.numpy().tobytes() for batch in measured.read if batch.shape[1:] == shape for row in batch]
+    rows = [row.numpy().tobytes() for batch in _batches(measured, truth) for row in batch]
     return len(rows) >= 256 and len(set(rows)) < 0.3 * len(rows)
 
 
@@ -209,13 +231,13 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
 def submission(small, batch_size, lr, loss=loops.cross_entropy, schedule=None):
     """Make the `submit` of a rival: it trains `small()` as the model is trained, with a change.
 
-    `schedule` makes the schedule of so many updates. `first` is how many of the examples are used, and `filled` whether weights
-    that do nothing fill up the number of parameters.
+    `schedule` makes the schedule of so many updates. `first` is how many of the examples are used, `size` how many are in a
+    batch, and `filled` says whether weights that do nothing fill up the number of parameters.
     """
 
-    def submit(data, part=1.0, model=small, lr=lr, first=None, filled=False, **change):
+    def submit(data, part=1.0, model=small, lr=lr, first=None, size=batch_size, filled=False, **change):
         *examples, n_parameters, n_steps = data
-        batch = partial(loops.drawn_examples, [rows[:first] for rows in examples], batch_size)
+        batch = partial(loops.drawn_examples, [rows[:first] for rows in examples], size)
         make, n = partial(_filled, model, n_parameters) if filled else model, int(part * n_steps)
         return loops.train(make, n, batch, loss, lr, schedule=schedule and schedule(n), **change)
 
@@ -255,6 +277,8 @@ _RIVAL = {
     "training. Make exactly `n_steps` updates.",
     "a_part_of_the_{examples}": "The rival learns from a few {examples} only: most of what its first batches hold are "
     "repetitions. {Model} draws from all of them. Draw the rows of each batch from `len({rows})`.",
+    "batches_of_another_size": "The batches of the rival hold more or fewer {examples} than those of {model}. If it does "
+    "better or worse, the reason may be how much it has read. Take batches of the size that {model} gets.",
 }
 
 
@@ -272,6 +296,7 @@ def mistakes(wrong: loops.Submissions, claim: Claim, smaller, larger, says: Mapp
         (fewer_updates, {"part": 0.5}),
         (more_updates, {"part": 4 / 3}),
         (reads_few_examples, {"first": 200}),
+        (batches_of_another_size, {"size": 32}),
     )
     for (mistake, text), (proof, change) in zip(_RIVAL.items(), changes, strict=True):
         wrong.add(mistake.format_map(wrong.words), says.get(mistake, text), change, proof=proof)

@@ -6,7 +6,7 @@ import torch
 from course_tools.bank import exercise
 from course_tools.bank.controls import ClaimScores, cannot_succeed, conclusion, reads_few_examples
 from course_tools.checks.training_record import Measured
-from tests.course_tools.judged import examination, judged, outcomes
+from tests.course_tools.judged import examination, judged, misconception, outcomes
 
 CONTROLS = ["04.7", "09.7", "13.7"]
 
@@ -63,6 +63,15 @@ def test_a_rival_that_fails_at_the_positive_control_could_not_have_succeeded():
     for found, fails in ((0.89, True), (0.91, False)):
         shows = cannot_succeed(claim._replace(score=lambda measured, truth, found=found: ClaimScores(0.3, found)))
         assert shows(None, {"scores": ClaimScores(1.0, 1.0)}) is fails
+
+
+def test_batches_of_another_size_cost_their_own_point_alone():
+    task = exercise("04.7")
+    smaller = next(wrong for wrong in task.wrong if wrong.__name__ == "batches_of_another_size")
+    found = judged(task.id, smaller)
+    assert (found.points, found.misconception) == (11, misconception(smaller))
+    assert [f.name for f in found.findings if f.status != "holds"] == ["trained"]
+    assert "Its batches hold 32 examples, those of the model 64." in found.message
 
 
 def test_repeated_examples_are_seen_in_what_a_model_reads():
