@@ -269,7 +269,7 @@ exercise = Exercise(
         ),
         Property(
             "large entries",
-            "Entries far from 0 have the right feature and gradient too.",
+            "Entries far from 0 have the right feature too.",
             lambda draw: [_inputs(draw, scale=10.0), _inputs(draw, scale=300.0)],
             needs=("elementwise",),
         ),
