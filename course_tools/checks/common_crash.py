@@ -164,7 +164,7 @@ KINDS = {
     "several results": CrashKind(
         "DETAIL",
         "The function that you call returns several results together, such as `context` and `weights`, and you use them as one "
-        "tensor. Take the one that you need, as in `attend(…).context` or `x.max(-1).values`.",
+        "tensor. Take the one that you need, as in `attend(…).context`, `x.max(-1).values` or `states, _ = lstm(x)`.",
     ),
     "minus of bool": CrashKind(
         "DETAIL",
@@ -189,7 +189,8 @@ KINDS = {
         "DETAIL",
         "Two tensors of different dtypes meet, such as integers (from `F.one_hot` or `arange`) and floating-point numbers. "
         "Convert one: `a.to(b.dtype)`.",
-        r"(?:to|must) have (?:the )?same (?:scalar )?d?type|expected scalar type \w+ but found|Expected self.dtype to be equal",
+        r"(?:to|must) have (?:the )?same (?:scalar )?d?type|does not match weight dtype|"
+        r"expected scalar type \w+ but found|Expected self.dtype to be equal",
     ),
     "in place": CrashKind(
         "CASE",
@@ -235,7 +236,8 @@ KINDS = {
     "float size": CrashKind(
         "DETAIL",
         "Sizes and indices must be integers, and `/` gives a float, also where nothing remains: `//`.",
-        r"must be tuple of ints, ?but got float|'float' object cannot be interpreted as an integer",
+        r"tuple of ints, ?(?:but )?(?:got|not|found element of type) float|must be int, not float|"
+        r"slice indices must be integers|'float' object cannot be interpreted as an integer",
     ),
     "split": CrashKind(
         "DETAIL",
@@ -336,6 +338,18 @@ KINDS = {
         "NumPy computes no gradients, so a tensor that needs one cannot be given to it. Compute with the functions of torch.",
         r"Can't call numpy\(\) on Tensor that requires grad",
     ),
+    "no multiple": CrashKind(
+        "DETAIL",
+        "An axis is to be cut into equal parts, and its size is no multiple of their number. Is it this tensor that is to be "
+        "cut, and has it been projected?",
+        "can't divide axis of length",
+    ),
+    "no such row": CrashKind(
+        "DETAIL",
+        "A table, such as `nn.Embedding`, is asked for a row that it does not have. Rows are numbered from 0, and there must "
+        "be one for each token, or for each position up to the longest text that is allowed.",
+        "index out of range in self",
+    ),
 }
 """Kinds of errors, by name. The texts name nothing of the answer, so that one mistake has one text in a class."""
 
@@ -357,7 +371,7 @@ _ADVICE = (
     ),
     ("Expected target size", "`F.cross_entropy` takes the classes on axis 1: `logits.mT`, or flatten all positions of both."),
     (r"index -\d+ is out of bounds", "If a negative index marks padding: replace it, and mask what it reads."),
-    ("values to unpack", "Count what stands on the left."),
+    ("values to unpack", "The right side makes another number of values than there are names on the left."),
 )
 """Pattern of the message, and advice on an error whose kind is not certain; the first that is found counts."""
 
@@ -620,6 +634,8 @@ def _several_results(text: str, place: CrashSite) -> bool:
         return place.begins_with_a_pair()
     if "unsupported operand type" not in text and "must be Tensor, not" not in text:
         return False
+    if "must be Tensor, not tuple" in text:  # as an `nn.LSTM` returns it
+        return any(isinstance(one, tuple) and list(map(type, one)) == [Tensor, tuple] for one in place.values().values())
     named = {kind.__name__ for kind in tuple.__subclasses__() if hasattr(kind, "_fields")}
     return any("return_types" in found[0] or (found[1] or found[2]) in named for found in _RETURNED.finditer(text))
 
@@ -628,6 +644,8 @@ def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kin
     """Write the shapes of all tensors in the expression, or the name of torch that comes nearest to one that does not exist."""
     if kind in ("invented", "elsewhere"):
         return _nearest(error.obj, str(error.name))
+    if kind == "undefined":
+        return _on_name(str(error.name), place)
     if kind == "None":
         return f"It is `{_argument_of_none(place)}`."
     if not isinstance(error, RuntimeError | ValueError) or not _OF_SHAPES.search(str(error)):
@@ -652,6 +670,22 @@ def _on_product(expression: ast.AST | None, raising: RaisingCall) -> str:
         return "A vector needs an axis of size 1 to be multiplied like a row or a column."
     weights = any(map(_is_weights, nodes))
     return "Weights W (out, in) are applied as `x @ W.mT`." if weights and not any(map(_turns, nodes)) else ""
+
+
+def _on_name(name: str, place: CrashSite) -> str:
+    """What may be meant by a name that is not defined: a function of torch, a size in the signature, a name much like it."""
+    if name in ("np", "numpy"):
+        return "NumPy is not imported here: take the functions of torch."
+    if found := next((where for where, module in (("torch", torch), ("F", F), ("nn", nn)) if hasattr(module, name)), ""):
+        return f"`{name}` exists as `{found}.{name}`."
+    function = place.frame.f_globals.get(place.frame.f_code.co_name)
+    for argument, annotation in getattr(function, "__annotations__", {}).items():
+        axes = str(getattr(annotation, "dim_str", "")).split()
+        if name in axes and argument != "return":
+            size = f"{argument}.shape[{axes.index(name) - len(axes)}]"
+            return f"In the signature, `{name}` is the name of an axis: its size is `{size}`."
+    near = difflib.get_close_matches(name, place.scope, n=1, cutoff=0.8)
+    return f"The nearest name that is defined is `{near[0]}`." if near else ""
 
 
 def _nearest(owner: object, name: str) -> str:

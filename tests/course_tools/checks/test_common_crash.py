@@ -6,8 +6,12 @@ import einops
 import pytest
 import torch
 import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
 
+from course_lib import shapes
 from course_lib.attention import attend, pool, scaled_dot_product_attention
+from course_lib.attention.linear import divide, mask_features
 from course_lib.primitives import layer_norm, rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks.common_crash import KINDS
@@ -47,6 +51,11 @@ def cuts_into_pieces_of_two(x):
 def needs_a_mask(x, mask=None):
     mask = mask[:, None]
     return x.masked_fill(mask, 0.0)
+
+
+def reads_an_lstm(x):
+    states = nn.LSTM(3, 3)(x)
+    return F.linear(states, torch.ones(2, 3))
 
 
 def unpacks(x):
@@ -167,7 +176,7 @@ NAMED = [
     ("einsum sizes", lambda x, W: torch.einsum("nd,do->no", x, W), [TWO, torch.randn(5, 3)]),
     ("einsum letters", lambda x: torch.einsum("... T d_v -> ... d_v", x), [TWO]),
     ("einsum letters", lambda x: einops.einsum("... T d_v -> ... d_v", x), [TWO]),
-    ("einops sizes", lambda x: einops.rearrange(x, "... (h d) -> ... h d"), [TWO]),
+    ("einops sizes", lambda x: rearrange(x, "... (h d) -> ... h d"), [TWO]),
     ("undefined", lambda x: tanh(x), [TWO]),
     ("float size", lambda x: x.unflatten(-1, (3, x.shape[-1] / 3)), [TWO]),
     ("float size", lambda x: [x for _ in range(x.shape[-1] / 3)], [TWO]),
@@ -199,6 +208,14 @@ NAMED = [
     ("None", lambda x, mask=None: x.masked_fill(mask == 0, -1.0), [TWO]),
     ("init", lambda x: WithoutInit(), [TWO]),
     ("numpy", lambda x: x.numpy(), [TWO]),
+    ("float size", lambda x: x.unflatten(-1, (3 / 1, 1)), [TWO]),
+    ("float size", lambda x: x.chunk(4 / 2), [TWO]),
+    ("float size", lambda x: x[: 4 / 2], [TWO]),
+    ("float size", lambda x: torch.ones(4 / 2), [TWO]),
+    ("no multiple", lambda x: rearrange(x, "t (h d) -> h t d", h=2), [TWO]),
+    ("no such row", lambda x: F.embedding(torch.tensor([2]), x), [TWO]),
+    ("dtypes", lambda x: nn.LSTM(3, 2)(x.long()), [TWO]),
+    ("several results", reads_an_lstm, [TWO]),
 ]
 
 NOT_NAMED = [
@@ -285,11 +302,6 @@ def dot(scores):
     return answer
 
 
-def outer(S, z, phi_q, phi_k, v):
-    S, z = S + torch.outer(phi_k, v), z + phi_k
-    return (phi_q[..., None, :] @ S)[..., 0, :] / (phi_q * z).sum(-1, keepdim=True), S, z
-
-
 def for_none(gradients, max_norm):
     norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
     return [gradient * (max_norm / norm).clamp(max=1.0) for gradient in gradients]
@@ -304,11 +316,16 @@ def no_position_axis(q, k, v, mask=None):
     return q @ S / (q * z).sum(-1, keepdim=True)
 
 
+def all_axes(phi_q, phi_k, v, mask=None):
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.T @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
 VERDICTS = [
-    ("04.1", dot(lambda q, k: q @ k.T), "all axes"),
+    ("14.2", all_axes, "all axes"),
     ("17.3", lambda x, g, u, d: (F.silu(x @ g.mT) * (x @ u.mT)).matmul(d), "not transposed"),
     ("01.1", lambda x, h, W, U, b: torch.tanh(x.mT @ W.mT + h @ U.mT + b), None),
-    ("14.4", outer, "outer"),
+    ("14.2", lambda phi_q, phi_k, v, mask=None: torch.outer(phi_q, phi_k) @ v, "outer"),
     ("14.2", no_position_axis, "lacks an axis"),
     ("01.3", for_none, "empty"),
     ("04.2", causal, "None"),
@@ -395,6 +412,28 @@ def test_an_answer_that_only_crashes_earns_nothing():
 def test_of_an_error_of_shapes_the_shapes_in_its_line_are_told():
     message = verdict("04.1", dot(lambda q, k: q @ k)).message
     assert "Write its shape beside each factor of this line: `q` (" in message
+
+
+def divides_by(d_k):
+    """An answer to 04.1 that names a size as the signature does."""
+    text = f"def answer(q: Queries, k: Keys, v, mask=None):\n    return q @ k.mT / {d_k}**0.5\n"
+    scope = vars(shapes).copy()
+    exec(text, scope)
+    return scope["answer"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("d_k", "In the signature, `d_k` is the name of an axis: its size is `k.shape[-1]`."),
+        ("T_k", "its size is `k.shape[-2]`."),
+        ("tanh", "`tanh` exists as `torch.tanh`."),
+        ("np", "NumPy is not imported here: take the functions of torch."),
+        ("masks", "The nearest name that is defined is `mask`."),
+    ],
+)
+def test_what_is_meant_by_a_name_that_is_not_defined_is_told(name, said):
+    assert said in verdict("04.1", divides_by(name)).message
 
 
 def test_the_name_that_exists_is_told():
