@@ -650,13 +650,17 @@ def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kin
         return f"It is `{_argument_of_none(place)}`."
     if not isinstance(error, RuntimeError | ValueError) or not _OF_SHAPES.search(str(error)):
         return ""
-    values = place.values().items()
-    shapes = [f"`{name}` {tuple(value.shape)}" for name, value in values if isinstance(value, Tensor) and value.dim()]
-    if not shapes:
+    named = {name: tuple(value.shape) for name, value in place.values().items() if isinstance(value, Tensor) and value.dim()}
+    met = [tuple(tensor.shape) for tensor in raising.tensors] if raising is not None else []
+    if not named and not met:
         return ""
     product = raising is not None and raising.name == "matmul"
-    written = f"Write its shape beside each {'factor' if product else 'tensor'} of this line: {', '.join(shapes[:8])}."
-    return " ".join(filter(None, (_on_product(place.expression, raising) if product and not kind else "", written)))
+    shapes = ", ".join(f"`{name}` {shape}" for name, shape in list(named.items())[:8])
+    written = f"Write its shape beside each {'factor' if product else 'tensor'} of this line: {shapes}." if shapes else ""
+    known = {sizes for shape in named.values() for sizes in (shape, (*shape[:-2], *shape[:-3:-1]))}
+    given = (" @ " if product and len(met) == 2 else " and ").join(map(str, met[:4]))
+    given = "" if known.issuperset(met) else f"The operation that fails is given {given}."
+    return " ".join(filter(None, (_on_product(place.expression, raising) if product and not kind else "", written, given)))
 
 
 def _on_product(expression: ast.AST | None, raising: RaisingCall) -> str:

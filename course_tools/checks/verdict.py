@@ -12,7 +12,8 @@ in the wrong packaging loses the points for its shape, an answer that ignores mo
 named mistake, even a crash, earns points within the limits of its severity. An error that beginners make in any exercise, such
 as `k.T` of a batch, is named if no wrong answer of the bank has the same. See `common_crash`. An answer that raises an error on
 some of the first inputs is judged on the inputs on which it runs: a property is lost if the answer raises on any of its inputs,
-and all together earn no more than a mistake of that severity. Where nothing is named, what is true of the wrong result is said;
+and all together earn no more than a mistake of that severity. One that raises an error on every input earns nothing, unless the
+bank has it. Where nothing is named, what is true of the wrong result is said;
 see `observation`.
 """
 
@@ -183,6 +184,11 @@ class Examination:
                 similar = None if crash is not None else similar
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
                 if crashed and known is None:
+                    if exercise.training is None and all(got.results is None for rows in observed.values() for *_, got in rows):
+                        findings = (
+                            replace(findings[0], detail=f"{_sentence(findings[0].detail)} {ONLY_CRASHES}"),
+                            *findings[1:],
+                        )
                     severity = Severity.DETAIL if crash is None else Severity[KINDS[crash.kind].severity]
                     findings = _at_most(findings, severity, exercise.points)
                 if crash is not None and exercise.training is None and _is_all_that_is_wrong(crash, findings, observed):
@@ -478,7 +484,8 @@ def _findings(
             status = "holds" if len(rows) == len(observed[prop.name]) else "skipped"
             findings.append(Finding(prop.name, prop.law, status, prop.points))
         else:
-            example = "" if exercise.training else _describe(exercise.reference, call, shown)
+            crashed = any(got.crashed for one, _, got in rows if one is call)
+            example = "" if exercise.training else _describe(exercise.reference, call, shown, in_letters=crashed)
             findings.append(Finding(prop.name, prop.law, "fails", prop.points, miss.what, example, miss.numbers))
     right = {prop.name for prop in exercise.properties if prop.judge not in (runs, same_shapes, unchanged, unchanged_and_new)}
     if somewhere and not any(f.status == "holds" and f.name in right for f in findings):
@@ -614,12 +621,24 @@ def _size(call: Call) -> int:
     return sum(t.numel() for t in tensors_in(call))
 
 
-def _describe(reference: Answer, call: Call, shown: Callable[[object], str]) -> str:
-    """Write the arguments of a call by name, each formatted by `shown`, and those left out that are None."""
+def _describe(reference: Answer, call: Call, shown: Callable[[object], str], in_letters: bool = False) -> str:
+    """Write the arguments of a call by name, each formatted by `shown`, and those left out that are None.
+
+    With `in_letters`, the axes of a tensor are also named as in the signature: x (3, 5) = (*batch, d).
+    """
     parameters = signature(reference).parameters
-    given = [f"{name} {shown(value)}" for name, value in zip(parameters, call, strict=False)]
+    letters = [_letters(one.annotation) if in_letters else "" for one in parameters.values()]
+    given = [
+        f"{name} {shown(value)}{axes}" for (name, axes), value in zip(zip(parameters, letters, strict=True), call, strict=False)
+    ]
     left = [f"{name} = None" for name in list(parameters)[len(call) :] if parameters[name].default is None]
     return ", ".join(given + left)
+
+
+def _letters(annotation: object) -> str:
+    """The names of the axes in an annotation of jaxtyping, as in " = (*batch, d)"; "" if it has none."""
+    axes = str(getattr(annotation, "dim_str", "")).replace("#", "").split()
+    return f" = ({', '.join(axes)}{',' * (len(axes) == 1)})" if axes and "..." not in axes else ""
 
 
 def with_values(value: object) -> str:
@@ -660,6 +679,7 @@ def _message(
 
 
 PERHAPS = "Perhaps:"
+ONLY_CRASHES = "It raises an error on every input: what comes after this line was not seen, and earns nothing yet."
 
 
 def _line(failed: Finding) -> str:

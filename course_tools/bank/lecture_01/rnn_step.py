@@ -133,6 +133,13 @@ def leaves_columns(x, h, W, U, b):
     return torch.tanh(W @ x[..., None] + U @ h[..., None] + b[:, None])
 
 
+@wrong.detail
+def multiplies_the_state_as_a_column(x, h, W, U, b):
+    """You write U h as the formula does, with h as a column. Here h has its features in the last axis, after those of the
+    batch, as x has: h @ U.mT."""
+    return torch.tanh(x @ W.mT + U @ h + b)
+
+
 @right
 def concatenates_input_and_state(x, h, W, U, b):
     """One product: [W U] times the input and the state in one vector."""

@@ -163,6 +163,23 @@ def projects_rows_of_pixels(x, W_q, W_k, W_v):
 
 
 @wrong.detail
+def projects_columns_of_pixels(x, W_q, W_k, W_v):
+    """You multiply W_q @ x, and the last axis but one of an image is its height. Flatten the pixels first, so that the channels
+    are there: W_q @ x.flatten(2), (B, d_k, H·W)."""
+    q, k, v = (W @ x for W in (W_q, W_k, W_v))
+    return v @ (q.mT @ k / math.sqrt(len(W_k))).softmax(-1).mT
+
+
+@wrong.detail
+def convolves_with_a_matrix(x, W_q, W_k, W_v):
+    """You give conv2d a matrix. It takes kernels (out, in, height, width), and those of one pixel have height and width 1:
+    W_q[:, :, None, None]."""
+    q, k, v = (F.conv2d(x, W).flatten(2) for W in (W_q, W_k, W_v))
+    weights = (q.mT @ k / math.sqrt(len(W_k))).softmax(-1)
+    return (v @ weights.mT).unflatten(-1, x.shape[2:])
+
+
+@wrong.detail
 def projects_before_the_channels_are_last(x, W_q, W_k, W_v):
     """You flatten the pixels and leave the channels in front: (B, C, H·W). A projection x @ W_q.mT acts on the last axis:
     transpose, so that it holds the channels."""

@@ -202,6 +202,16 @@ def multiplies_keys_that_are_not_transposed(q, k, v, mask=None):
 
 
 @wrong.detail
+def multiplies_the_values_by_the_weights(q, k, v, mask=None):
+    """You multiply v @ weights. The sum runs over the keys, so they must be the inner axis: weights @ v, (T_q, T_k) times
+    (T_k, d_v)."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return v @ weights, weights
+
+
+@wrong.detail
 def transposes_the_batch(q, k, v, mask=None):
     """You exchange the first two axes of the keys, which are the batch and the positions. Transpose the last two, k.mT or
     k.transpose(-2, -1)."""

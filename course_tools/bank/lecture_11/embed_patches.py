@@ -154,6 +154,13 @@ def looks_up_the_first_learned_token(patches, E, b, learned, positions):
     return torch.cat([first, _projected(patches, E, b)], 1) + positions
 
 
+@wrong.detail
+def puts_learned_tokens_without_a_batch(patches, E, b, learned, positions):
+    """You concatenate learned tokens (n_learned, d_model), which have no axis for the images, with patches of B images. Each
+    image gets them: expand them to (B, n_learned, d_model)."""
+    return torch.cat([learned, patches @ E.mT + b], dim=1) + positions
+
+
 @right
 def into_an_empty_sequence(patches, E, b, learned, positions):
     """A copy of the positions for each image, to whose ends the two kinds of tokens are added."""

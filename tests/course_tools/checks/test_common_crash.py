@@ -17,6 +17,7 @@ from course_tools.bank import exercise, verdict
 from course_tools.checks.common_crash import KINDS
 from course_tools.checks.exercise import Severity
 from course_tools.checks.outcome import observe
+from course_tools.checks.verdict import ONLY_CRASHES
 from tests.course_tools.bank.answers.unusual import raises
 
 
@@ -407,11 +408,23 @@ def test_an_error_in_the_words_of_a_common_one_earns_nothing():
 def test_an_answer_that_only_crashes_earns_nothing():
     found = verdict("04.1", lambda q, k, v, mask=None: (v, mask, torch.outer(q, k))[-1])
     assert (found.misconception, found.points) == (KINDS["outer"].text, 0)
+    assert ONLY_CRASHES in found.message
+    assert ONLY_CRASHES not in verdict("04.1", for_a_mask).message
 
 
 def test_of_an_error_of_shapes_the_shapes_in_its_line_are_told():
     message = verdict("04.1", dot(lambda q, k: q @ k)).message
     assert "Write its shape beside each factor of this line: `q` (" in message
+    assert "The operation that fails" not in message
+    assert "Failing input: q (2, 5, 7) = (*batch, T_q, d_q), " in message
+
+
+@pytest.mark.parametrize(
+    ("line", "met"),
+    [(lambda x: x.flatten() @ (x.mT @ x), "(143,) @ (11, 11)"), (lambda x: x.mT.square() + x.flatten(), "(11, 13) and (143,)")],
+)
+def test_the_shapes_that_meet_are_told_where_no_name_has_them(line, met):
+    assert f"The operation that fails is given {met}." in verdict("14.1", lambda x: line(torch.ones(13, 11))).message
 
 
 def divides_by(d_k):
