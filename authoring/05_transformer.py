@@ -1156,8 +1156,8 @@ repair_training = check("05.8", repair_training)
 # converts sentences of one or two dates to ISO 8601: embeddings, positions, an encoder, a decoder with causal self-attention
 # and cross-attention, the loss under teacher forcing, an optimizer and the loop. You may use your functions of this lecture,
 # `nn.MultiheadAttention` and other layers, but no complete model, stack or Transformer block, neither torch's nor the
-# library's. Define what you need above `train_transformer`, in the same cell. (Dates need one look-up, so the check cannot tell
-# whether your encoder attends; the messages of section 6 could.)
+# library's. Define what you need above `train_transformer`, in the same cell. (Dates need one look-up, so they come out right even
+# if no letter of the source attends to another one; the check measures whether they do.)
 #
 # The returned model is called in two ways. `model(source, lengths, target)` gives the logits under teacher forcing.
 # `model(source, lengths)` has no target, so it generates the answer by greedy decoding: it starts with `BEGIN`, and at each
@@ -1178,7 +1178,7 @@ repair_training = check("05.8", repair_training)
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits depend on the source and its order; they are the same alone, in a batch, and padded in a batch with a longer source |
-# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change; no state is carried beside them |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place, or in the encoder alone, they change; no state is carried beside them |
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |

@@ -53,6 +53,8 @@ class Probe(NamedTuple):
     operations that leads to the result, (). `gates` are the numbers to which sigmoids and tanhs were applied, (2,).
     `exponentials` is the number of entries of which exponentials were taken, also by a softmax, (). `embedded` is what the
     first product or convolution gave for each example, (B, n), its numbers in their order; empty if it has no rows of each.
+    `encoded` is its result with equal weights in place of those alone that do not depend on the last of several inputs, such as
+    those of an encoder, which does not read the target; empty if the model has one input.
     """
 
     averaged: Tensor
@@ -63,23 +65,35 @@ class Probe(NamedTuple):
     gates: Tensor
     exponentials: Tensor
     embedded: Tensor
+    encoded: Tensor
 
 
 def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
     """Call a model on a batch; its first input has the axis of the examples first."""
-    before = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
-    try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _EqualWeights(len(inputs[0])) as mode:
-            output = model(*(part.clone() for part in inputs))
-    finally:
-        mha.set_fastpath_enabled(before)
+    mode = _EqualWeights(len(inputs[0]))
+    output = _called(model, inputs, mode)
+    encoded = None
+    if len(inputs) > 1:
+        *others, last = (part.repeat_interleave(2, 0) for part in inputs)
+        last[1::2] = inputs[-1].roll(1, 0)
+        encoded = _called(model, (*others, last), _EqualWeights(len(last), besides=last.shape[1]))
     counts = torch.tensor([mode.n_operations, mode.n_over_keys, mode.n_over_queries])
     averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
+    encoded = encoded[::2].detach().cpu().clone() if isinstance(encoded, Tensor) else torch.zeros(0)
     values = torch.zeros(0) if mode.values is None else mode.values
     depth = mode.chains.of(output) if isinstance(output, Tensor) else 0
     numbers = map(torch.tensor, (mode.n_by_position, depth, mode.gates, mode.n_exponentials))
-    return Probe(averaged, values, counts, *numbers, torch.zeros(0) if mode.embedded is None else mode.embedded)
+    return Probe(averaged, values, counts, *numbers, torch.zeros(0) if mode.embedded is None else mode.embedded, encoded)
+
+
+def _called(model: Callable[..., object], inputs: tuple[Tensor, ...], mode: "_EqualWeights") -> object:
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), mode:
+            return model(*(part.clone() for part in inputs))
+    finally:
+        mha.set_fastpath_enabled(before)
 
 
 class _Chains:
@@ -125,11 +139,15 @@ def _place(tensor: Tensor) -> tuple[object, ...]:
 
 
 class _EqualWeights(TorchDispatchMode):
-    """Replaces attention weights by equal ones over the keys that have a weight, and counts operations."""
+    """Replaces attention weights by equal ones over the keys that have a weight, and counts operations.
 
-    def __init__(self, n_examples: int) -> None:
+    With `besides`, only weights that are the same for both examples of each pair are replaced. The two differ in the last
+    input, which has that many positions.
+    """
+
+    def __init__(self, n_examples: int, besides: int = 0) -> None:
         super().__init__()
-        self.n_examples = n_examples
+        self.n_examples, self.besides = n_examples, besides
         self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = self.n_exponentials = 0
         self.values: Tensor | None = None
         self.embedded: Tensor | None = None
@@ -171,6 +189,8 @@ class _EqualWeights(TorchDispatchMode):
         if operation is _PRODUCTS[2]:  # of one example, as in a loop over the batch
             if len(right) > _MOST_KEYS or (left < 0).any() or not _sums_to_one(left, -1):
                 return left, right
+            if self.besides and (len(left) != len(right) or len(left) == self.besides):
+                return left, right
             self.n_over_keys += 1
             return _equal(left, -1), right
         is_matrix_product = operation is _PRODUCTS[0]
@@ -179,6 +199,8 @@ class _EqualWeights(TorchDispatchMode):
                 n == 1 < m for n, m in zip(weights.shape, values.shape, strict=True)
             )
             if not (is_matrix_product or broadcasts) or not self._depends_on_the_example(weights):
+                continue
+            if self.besides and not self._is_same_in_pairs(weights):
                 continue
             axes = (keys,) if is_matrix_product else tuple(range(1, weights.dim()))
             axis = next((axis for axis in axes if _sums_to_one(weights, axis)), None)
@@ -208,6 +230,12 @@ class _EqualWeights(TorchDispatchMode):
             return False
         rows = weights.reshape(self.n_examples, -1)
         return bool((rows - rows[:1]).abs().max() > 1e-6)
+
+    def _is_same_in_pairs(self, weights: Tensor) -> bool:
+        """Whether weights are the same for both examples of each pair, whether the heads come after the examples or before."""
+        n, rest = self.n_examples // 2, weights.shape[1:]
+        after, before = weights.reshape(n, 2, -1), weights.reshape(-1, n, 2, *rest).transpose(1, 2).flatten(3)
+        return any(bool((one - other).abs().max() < 1e-5) for one, other in (after.unbind(1), before.unbind(1)))
 
 
 def _tensors(value: object) -> list[Tensor]:

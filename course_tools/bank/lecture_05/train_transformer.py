@@ -54,6 +54,7 @@ def train_transformer(
 ) -> nn.Module:
     """Build a Transformer encoder-decoder, train it to convert dates, and return it.
 
+    In the encoder the letters of a source attend to each other; the decoder attends to what the encoder makes of them.
     `model(source, lengths, target)` gives logits (B, T, n_characters); those at t predict target[:, t + 1].
     `model(source, lengths)` gives the answers of greedy decoding, tokens (B, T_out) without BEGIN and with END; what follows
     END does not count. An answer has at most 23 tokens, a source at most 48 letters.
@@ -242,6 +243,19 @@ def no_step_changed_the_model(measured: Measured, truth: Truth) -> bool:
     return idle and decoders.has_learned_nothing(measured, truth)
 
 
+def _mechanism(measured: Measured, truth: Truth) -> str | None:
+    if fault := decoders.attends_to_all_at_once(measured, truth):
+        return fault
+    if letters_do_not_attend(measured, truth):
+        return "With equal weights in place of those by which the letters attend to each other, the logits stay the same."
+    return None
+
+
+def letters_do_not_attend(measured: Measured, truth: Truth) -> bool:
+    """Evidence: equal weights in place of those that do not depend on the target, as an encoder's, change hardly anything."""
+    return trained.is_near(measured.outputs[FORCED], trained.probe_of(measured).encoded, tolerance=0.01)
+
+
 def learns_in_part(measured: Measured, truth: Truth) -> bool:
     """Suspicion: a long training without a proven mistake, of which many characters are right and few dates."""
     long_enough = measured.n_updates > 0.7 * truth["n_steps"] and measured.kept == 0.0
@@ -330,6 +344,29 @@ def optimizer_without_steps(*data):
         model.zero_grad()
         decoders.decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
     return model.eval()
+
+
+@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
+class RecurrentNetworks(nn.Module):
+    """Your model has no attention: no values are multiplied by weights of a softmax over keys that depend on the source. Two
+    recurrent networks can convert dates too; the task is a Transformer, with attention in encoder and decoder."""
+
+    def __init__(self, n_letters, n_characters, d=48):
+        super().__init__()
+        self.letters, self.characters = nn.Embedding(n_letters, d), nn.Embedding(n_characters, d)
+        self.encoder, self.decoder = nn.GRU(d, d, batch_first=True), nn.GRU(d, d, batch_first=True)
+        self.logits = nn.Linear(d, n_characters)
+
+    def forward(self, source, lengths, target=None):
+        packed = nn.utils.rnn.pack_padded_sequence(self.letters(source), lengths, batch_first=True, enforce_sorted=False)
+        state = self.encoder(packed)[1]
+        if target is not None:
+            return self.logits(self.decoder(self.characters(target), state)[0])
+        tokens = [torch.full((len(source), 1), BEGIN)]
+        for _ in range(MOST):
+            y, state = self.decoder(self.characters(tokens[-1]), state)
+            tokens.append(self.logits(y).argmax(-1))
+        return torch.cat(tokens, 1)
 
 
 @wrong.change("model", decoders.steps_from_token_to_token, says=RECURRENCE, severity=Severity.IDEA)
@@ -435,27 +472,20 @@ def held_out_sentences_learned(*data):
     return submit(data, rows=len(data[0]))
 
 
-@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
-class RecurrentNetworks(nn.Module):
-    """Your model has no attention: no values are multiplied by weights of a softmax over keys that depend on the source. Two
-    recurrent networks can convert dates too; the task is a Transformer, with attention in encoder and decoder."""
+@wrong.change("model", letters_do_not_attend, part=1.0, severity=Severity.PART)
+class WithoutAttentionInTheEncoder(_Small):
+    """In your encoder no letter attends to another one, or the decoder does not read the result. A date needs one
+    look-up, which cross-attention does, so the dates come out right; a message of this lecture needs two, and the first of them
+    is the encoder's. Each block of the encoder is self-attention and a feed-forward network, each with a residual connection
+    and a norm, and the decoder attends to the output of the last block."""
 
-    def __init__(self, n_letters, n_characters, d=48):
-        super().__init__()
-        self.letters, self.characters = nn.Embedding(n_letters, d), nn.Embedding(n_characters, d)
-        self.encoder, self.decoder = nn.GRU(d, d, batch_first=True), nn.GRU(d, d, batch_first=True)
-        self.logits = nn.Linear(d, n_characters)
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.queries[ENCODER] = self.memories[ENCODER] = None
 
-    def forward(self, source, lengths, target=None):
-        packed = nn.utils.rnn.pack_padded_sequence(self.letters(source), lengths, batch_first=True, enforce_sorted=False)
-        state = self.encoder(packed)[1]
-        if target is not None:
-            return self.logits(self.decoder(self.characters(target), state)[0])
-        tokens = [torch.full((len(source), 1), BEGIN)]
-        for _ in range(MOST):
-            y, state = self.decoder(self.characters(tokens[-1]), state)
-            tokens.append(self.logits(y).argmax(-1))
-        return torch.cat(tokens, 1)
+    def encode(self, source):
+        x = self.placed(self.letters(source))
+        return self.norms[1](self.norms[0](x) + self.networks[0](x))
 
 
 @wrong.change("model", decoders.strays_from_its_logits, part=1.0)
@@ -633,8 +663,8 @@ exercise = Exercise(
             (f"On new sentences at least {FIRST:.0%} of the answers are exactly right.", _learns),
             (f"On new sentences at least {LEAST:.0%} of the answers are exactly right.", _score),
             (
-                "The logits depend on attention weights, which sum to 1 over the keys, and no state is carried beside them.",
-                decoders.attends_to_all_at_once,
+                "The logits depend on attention weights over the keys, also in the encoder, and no state is carried beside.",
+                _mechanism,
             ),
         ),
         trained.shown("held out", "It learns from the first n_train sentences only.", _held_out),

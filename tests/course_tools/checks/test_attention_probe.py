@@ -55,6 +55,43 @@ def test_equal_weights_change_what_attends(model):
     assert not torch.allclose(found.averaged, model(X).detach(), atol=1e-3)
 
 
+Y = torch.randn(7, 5, 5, generator=torch.Generator().manual_seed(2))
+
+
+def with_heads_before_the_examples(x):
+    scores, v = (torch.cat([part, part.flip(-1)]) for part in scores_and_values(x))
+    one, other = (scores.softmax(-1) @ v).chunk(2)
+    return one + other
+
+
+def with_heads_after_the_examples(x):
+    scores, v = (torch.stack([part, part.flip(-1)], 1) for part in scores_and_values(x))
+    return (scores.softmax(-1) @ v).sum(1)
+
+
+def reads(encode):
+    """A decoder that attends to the result of an encoder."""
+    return lambda x, y: (y @ encode(x).mT).softmax(-1) @ encode(x)
+
+
+FORMS = [by_matrices, by_hand, as_a_weighted_sum, one_by_one, layer]
+HEADS = [with_heads_before_the_examples, with_heads_after_the_examples]
+
+
+@pytest.mark.parametrize("encode", [*FORMS, *HEADS])
+def test_equal_weights_in_the_encoder_alone_change_what_is_encoded_by_attention(encode):
+    assert not torch.allclose(probe(reads(encode), (X, Y)).encoded, reads(encode)(X, Y).detach(), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda x: x @ W[0], lambda x: x + 0 * by_matrices(x), lambda x: x - x.mean(1, keepdim=True)]
+)
+def test_they_change_nothing_where_no_position_is_attended_to_before_the_decoder(encode):
+    found, result = probe(reads(encode), (X, Y)), reads(encode)(X, Y)
+    assert torch.allclose(found.encoded, result, atol=1e-5)
+    assert not torch.allclose(found.averaged, result, atol=1e-3)
+
+
 def test_a_product_over_no_keys_is_no_attention():
     """As where a model reads an empty prompt first."""
     assert probe(lambda x: x[:, :0] @ x[:, :0].mT, (X,)).counts[1:].tolist() == [0, 0]
