@@ -869,7 +869,7 @@ claim("14.long", softmax=of["softmax"], linear=of["linear, elu + 1"], later=late
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 2 | the logits depend on the tokens so far and on their order, but on no later token and no other sequence |
 # | 2 | both forms give the same logits |
-# | 1 | the state is a sum over the tokens read, no list of them and no gated state; its size does not depend on their number: at most 10,000 numbers for each sequence |
+# | 1 | the state is a sum over the tokens read, no list of them and no gated state; a query made of the next token chooses what is read from it; its size does not depend on their number: at most 10,000 numbers for each sequence |
 # | 1 | a step does not modify the state that it is given |
 # | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 

@@ -60,6 +60,10 @@ def is_a_sum(measured: Measured, truth: Truth) -> str | None:
         return "Half a text later, hardly any number of the state holds what the first token added to it: the state is no sum."
     if holds_no_products(measured, truth):
         return "What the first token adds to the state holds no products of keys and values, by which a query could choose."
+    if reads_without_a_query(measured, truth):
+        return (
+            f"Of what the state says of the text, the next token chooses {measured.steps[6]:.0%}: little is read by its query."
+        )
     return None
 
 
@@ -76,6 +80,11 @@ def forgets(measured: Measured, truth: Truth) -> bool:
 def holds_no_products(measured: Measured, truth: Truth) -> bool:
     """Evidence: nothing that the first token writes into the state has the form of an outer product, as φ(k) vᵀ has."""
     return can_step(measured, truth) and bool(measured.steps[5] == 0)
+
+
+def reads_without_a_query(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the same is read from the state, whatever token comes next, or most of it is."""
+    return can_step(measured, truth) and bool(measured.steps[6] < 0.6)
 
 
 def goes_through_gates(measured: Measured, truth: Truth) -> bool:

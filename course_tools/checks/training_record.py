@@ -25,6 +25,12 @@ LARGEST_READ = 2**16
 """Largest input that is recorded, in numbers."""
 MOST_WRITTEN = 20_000
 """Most numbers of a state among which products are looked for."""
+MOST_READ_FROM = 100_000
+"""Most numbers of a state, of all examples, whose part in the logits is measured."""
+MOST_LOGITS, N_NEXT, N_TEXTS, N_READ, RECENT = 32, 8, 8, 32, 8
+"""Numbers of logits, next tokens, texts and their tokens by which it is measured, and of their last tokens, which agree."""
+LEAST_CHOSEN = 0.02
+"""Least share, of the squares, by which the proportions of what is read depend on the next token if it is chosen by a query."""
 MOST_LOSSES = 2000
 
 Query = Tensor | tuple[Tensor, ...]
@@ -44,12 +50,13 @@ class Measured(NamedTuple):
     relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
     of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
-    `steps` holds six tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
+    `steps` holds seven tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
     token is read first from each state and its result discarded, the number of numbers in the state after each step (T,), the
     fraction of the numbers in the state after a quarter of the text that are still there after half of it, (), the fraction
-    of the numbers that the first token changes which it changes as much half a text later, (), and whether what the first token
-    writes into the state has the form of an outer product, (): 1, 0, or NaN for a state that is too large to tell. It is empty
-    if there are no texts, or if the model has no `start` and `step`.
+    of the numbers that the first token changes which it changes as much half a text later, (), whether what the first token
+    writes into the state has the form of an outer product, (): 1, 0, or NaN for a state that is too large to tell, and the
+    share of what the state says of the text that the next token chooses, (): see `_chosen`; NaN where it is not to be seen. It
+    is empty if there are no texts, or if the model has no `start` and `step`.
 
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
 
@@ -194,8 +201,8 @@ def _read(model: object, text: Tensor) -> list[Tensor]:
     early, later = numbers[0], numbers[-1]
     early = early[early != 0]
     kept = torch.isin(early, later).double().mean().nan_to_num()
-    first = _lasting(model, text), _products(model, text)
-    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept, *first]
+    shown = _lasting(model, text), _products(model, text), _chosen(model, text)
+    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept, *shown]
 
 
 def _lasting(model: object, text: Tensor) -> Tensor:
@@ -254,6 +261,99 @@ def _is_in_a_product(written: Tensor, i: int, draw: torch.Generator) -> bool:
     equal = (product - w[:, [i]] * fourth).abs().amax(0) <= 1e-4 * product.abs().amax(0)
     same = _are_parallel(second * (third != 0), fourth) | _are_parallel(third * (second != 0), fourth)
     return bool((equal & ~same).any())
+
+
+def _chosen(model: object, text: Tensor) -> Tensor:
+    """Of what a state says of the tokens before the last ones, the share of which the next token chooses what is read, ().
+
+    A state of φ(k) vᵀ is read by φ(q): the numbers of one column go to the same place in the logits, each times a number of
+    φ(q), and these depend on the next token. Numbers that are read alone, or always in the same proportions, are not chosen.
+    What they say is how the logits differ, to first order, from those after other texts with the same last tokens.
+    """
+    n = min(text.shape[1] // 4, N_READ)
+    windows = [text[:, i * n : (i + 1) * n] for i in range(min(text.shape[1] // n, N_TEXTS))] if n > RECENT else []
+    shares = torch.zeros(2, dtype=torch.double)
+    for base in windows[:2]:
+        others = [torch.cat([one[:, :-RECENT], base[:, -RECENT:]], dim=1) for one in windows if one is not base]
+        try:
+            shares += _shares_of_reading(model, base, others, text.unique()[: 2 * N_NEXT : 2])
+        except Exception:  # what was not made to be differentiated may fail; it is not judged
+            return torch.tensor(torch.nan)
+    return shares[0] / shares.sum()
+
+
+def _shares_of_reading(model: object, base: Tensor, others: list[Tensor], following: Tensor) -> Tensor:
+    """What the logits show of a state, squared and added up: by numbers that the next token chooses, and by others, (2,)."""
+    with _always_differentiating(), torch.set_grad_enabled(False):
+        state, *differing = map(model.start, (base, *others))
+    parts = _parts(state)
+    read, *besides = (_joined([part.flatten().double() for part in _parts(one)]) for one in (state, *differing))
+    if not len(read) or len(read) > MOST_READ_FROM:
+        return torch.full((2,), torch.nan, dtype=torch.double)
+    said = torch.stack([read - one for one in besides], dim=1).detach()
+    gradients = _logits_by_state(model, base, state, parts, following)
+    used = (gradients.norm(dim=1) * said.norm(dim=1)).sum(0)
+    some = used > 1e-4 * used.max()
+    is_chosen = _are_chosen(gradients[..., some], said[some].norm(dim=1))
+    return torch.stack([(gradients[..., some][..., one] @ said[some][one]).square().sum() for one in (is_chosen, ~is_chosen)])
+
+
+def _logits_by_state(model: object, text: Tensor, state: object, parts: list[Tensor], following: Tensor) -> Tensor:
+    """The derivatives of the logits of the first example by the numbers of a state, for each next token (A, n_logits, n)."""
+    rows = []
+    with _always_differentiating():
+        for part in parts:
+            part.requires_grad_()
+        for token in following:
+            logits = model.step(token.expand(len(text)).clone(), state)[0][0]
+            logits = (logits - logits.mean())[:MOST_LOGITS]
+            found = [torch.autograd.grad(one, parts, retain_graph=True, materialize_grads=True) for one in logits]
+            rows.append(torch.stack([_joined([part.flatten().double() for part in one]) for one in found]))
+    return torch.stack(rows)
+
+
+def _are_chosen(gradients: Tensor, sizes: Tensor) -> Tensor:
+    """Whether numbers (n,) that go to the same place do so in proportions that depend on the next token (A, n_logits, n)."""
+    strength = gradients.norm(dim=1)
+    directions = gradients / strength.clamp(min=1e-300)[:, None]
+    left, is_chosen = (strength * sizes).square().sum(0), torch.zeros(len(sizes), dtype=torch.bool)
+    end = 0.001 * left.sum()
+    while left.sum() > end:
+        seed = left.argmax()
+        cosines = (directions * directions[..., [seed]]).sum(1)
+        both = (strength > 0) & (strength[:, [seed]] > 0)
+        group = (((cosines.abs() > 0.9999) | ~both).all(0) & both.any(0) & (left > 0)).nonzero()[:, 0]
+        proportions = (cosines * strength)[:, group][both[:, seed]]
+        proportions = proportions / proportions.norm(dim=1, keepdim=True)
+        is_chosen[group] = 1 - torch.linalg.matrix_norm(proportions, ord=2).square() / len(proportions) > LEAST_CHOSEN
+        left[group] = 0
+    return is_chosen
+
+
+@contextlib.contextmanager
+def _always_differentiating() -> Iterator[None]:
+    """Differentiate also what is computed under `torch.no_grad` or `torch.inference_mode`, as in a decorated `step`."""
+    modes = torch.no_grad, torch.inference_mode
+    before = [(mode, mode.__enter__, mode.__exit__) for mode in modes]
+    with torch.enable_grad():
+        for mode in modes:
+            mode.__enter__, mode.__exit__ = lambda self: None, lambda self, *error: None
+        try:
+            yield
+        finally:
+            for mode, enter, leave in before:
+                mode.__enter__, mode.__exit__ = enter, leave
+
+
+def _parts(value: object, seen: frozenset[int] = frozenset()) -> list[Tensor]:
+    """The tensors of floating-point numbers that a state holds, in any nesting."""
+    if isinstance(value, Tensor):
+        return [value] if value.is_floating_point() else []
+    if id(value) in seen:
+        return []
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
+    parts = [*parts, *getattr(value, "__dict__", {}).values()]
+    return [part for one in parts for part in _parts(one, seen | {id(value)})]
 
 
 def _are_parallel(one: Tensor, other: Tensor) -> Tensor:

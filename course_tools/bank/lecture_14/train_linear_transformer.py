@@ -45,8 +45,8 @@ def train_linear_transformer(text: Tensor, n_tokens: int, n_steps: int) -> nn.Mo
     (B, T, n_tokens) in parallel; those at t predict the token at t + 1. `state = model.start(tokens)` reads a prompt (B, T),
     T ≥ 0, and `logits, state = model.step(token, state)` reads one more token (B,) and gives logits (B, n_tokens).
 
-    The state holds at most 10,000 numbers for each sequence, however many tokens were read, and `step` does not change the
-    state that it is given.
+    The state holds at most 10,000 numbers for each sequence, however many tokens were read, a query of the next token chooses
+    what is read from it, and `step` does not change the state that it is given.
 
     Args:
         text: the tokens to learn from, (N,), integers below n_tokens.
@@ -388,6 +388,19 @@ class MeanOfValues(SmallLinearTransformer):
         return total / n[:, 0], n, total
 
 
+@wrong.change("model", stepwise.reads_without_a_query, severity=Severity.IDEA)
+class OneQueryForAll(SmallLinearTransformer):
+    """What your model reads from its state does not depend on the token that comes next, or hardly: S is read by the same
+    weights at all tokens, or a mean of the past says more than S does. So nothing is looked up, and keys are of no use. A query
+    is made from the token at hand, and φ(q) decides which rows of S it reads: φ(q) S / φ(q) z."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens, mix=lambda q, k, v: _triangle(torch.ones_like(q), k, v))
+
+    def divided(self, phi_q, S, z):
+        return super().divided(torch.ones_like(phi_q), S, z)
+
+
 @wrong.change("model", stepwise.forgets, severity=Severity.PART)
 class FadingSums(SmallLinearTransformer):
     """Your state forgets: half a text later, hardly a number of it still holds what the first token added. It fades at each
@@ -559,7 +572,7 @@ exercise = Exercise(
         trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "constant",
-            f"The state is a sum of products of keys and values, as large after one token as after {LONG}.",
+            f"The state is a sum of products of keys and values, read by a query, as large after one token as after {LONG}.",
             trained.every(stepwise.constant(MOST_NUMBERS), stepwise.is_a_sum),
             1,
             (*_TRAINED, "steps"),

@@ -206,7 +206,46 @@ class ReadsTheMean(SmallLinearTransformer):
         return self.reads(x, total / (t + 1)[:, None]), (S, total, t + 1)
 
 
-@pytest.mark.parametrize(("model", "name"), [(ExponentialAverage, "fading_mean"), (ReadsTheMean, "mean_of_values")])
+class ReadsTheMeanBesideSums(ReadsTheMean):
+    """The same, with linear attention of a width of four beside it."""
+
+    def __init__(self, n_tokens):
+        super().__init__(n_tokens)
+        self.qkv, self.out = nn.Linear(32, 12), nn.Linear(4, 32)
+
+    def forward(self, tokens):
+        x = self.embed(tokens, torch.arange(tokens.shape[1]))
+        mean = self.write(x).cumsum(1) / torch.arange(1, tokens.shape[1] + 1)[:, None]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        S, z = (sums.cumsum(1) for sums in (k.exp()[..., None] * v[..., None, :], k.exp()))
+        return self.both(x, mean, S, z, q)
+
+    def both(self, x, mean, S, z, q):
+        looked_up = (q.exp()[..., None, :] @ S)[..., 0, :] / (q.exp() * z).sum(-1, keepdim=True)
+        return self.reads(x + self.out(looked_up), mean)
+
+    def start(self, tokens):
+        state = tuple(torch.zeros(len(tokens), *sizes) for sizes in ((4, 4), (4,), (32,), ()))
+        for token in tokens.unbind(1):
+            _, state = self.step(token, state)
+        return state
+
+    def step(self, token, state):
+        S, z, total, t = state
+        x = self.embed(token, t.long())
+        q, k, v = self.qkv(x).chunk(3, -1)
+        S, z, total = S + k.exp()[..., None] * v[..., None, :], z + k.exp(), total + self.write(x)
+        return self.both(x, total / (t + 1)[:, None], S, z, q), (S, z, total, t + 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (ExponentialAverage, "fading_mean"),
+        (ReadsTheMean, "mean_of_values"),
+        (ReadsTheMeanBesideSums, "one_query_for_all"),
+    ],
+)
 def test_a_mean_of_the_past_is_no_linear_attention(model, name):
     answer = next(wrong for wrong in exercise("14.7").wrong if wrong.__name__ == name)
     found = judged("14.7", lambda *data: submit_linear(data, model=model))
@@ -472,6 +511,32 @@ def test_a_record_of_steps_shows_whether_a_token_writes_an_outer_product(writes,
         step=lambda token, state: (token[:, None].float(), state + writes[token]),
     )
     assert _read(model, torch.arange(24).reshape(2, 12) % 12)[5] == held
+
+
+READ = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("query", "mean", "least", "most"),
+    [(READ, 0.0, 1.0, 1.0), (READ[:1].expand(12, 4), 0.0, 0.0, 0.0), (READ, 0.1, 0.5, 1.0), (READ, 30.0, 0.0, 0.5)],
+)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_a_record_of_steps_shows_how_much_of_the_state_the_next_token_chooses(query, mean, least, most, mode):
+    """A state of outer products, read by the query of the token, with a mean of the values beside it."""
+
+    @mode()
+    def start(tokens):
+        return OUTER[tokens].sum((1, 2)), V[tokens].sum((1, 2))
+
+    @mode()
+    def step(token, state):
+        S, total = state[0] + OUTER[token].sum(1), state[1] + V[token].sum(1)
+        return (query[token][:, None] @ S)[:, 0] + mean * total.flip(-1), (S, total)
+
+    found = _read(
+        SimpleNamespace(start=start, step=step), torch.randint(12, (2, 48), generator=torch.Generator().manual_seed(2))
+    )[6]
+    assert least <= found.round(decimals=4) <= most
 
 
 def test_a_record_of_steps_is_empty_where_a_model_does_not_step():
