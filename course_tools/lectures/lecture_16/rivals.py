@@ -9,6 +9,7 @@ from itertools import combinations, product
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
@@ -18,6 +19,7 @@ from course_tools.lectures.lecture_16.windows import CELL, Windows
 
 N_WINDOWS = 40
 """Windows in an update."""
+_SPLIT = "n C (row h) (column w) -> n row column C h w"
 COLOURS = Augmentation(brightness=1.5, saturation=0.6, hue=math.pi)  # keeps the thing
 
 
@@ -43,6 +45,24 @@ def labelled(windows: Windows, few: Tensor, seed: int) -> Iterator[tuple[Tensor,
     generator, chosen = torch.Generator().manual_seed(seed), few.repeat(N_WINDOWS // len(few))
     while True:
         yield photo_in_new_colours(windows.photos[chosen], generator), windows.kinds[chosen]
+
+
+def told_the_cell(windows: Windows, few: Tensor, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches as `labelled` does, but with each labelled thing in the place of that of any other window.
+
+    So nothing but the thing goes with its label: somebody has said which cell the label is about.
+    """
+    generator, chosen = torch.Generator().manual_seed(seed), few.repeat(N_WINDOWS // len(few))
+    n, every = len(chosen), torch.arange(len(chosen))
+    while True:
+        others, photo, another = (torch.randint(high, (n,), generator=generator) for high in (len(windows.photos), 4, 4))
+        photos = rearrange(windows.photos[others, another], _SPLIT, h=CELL, w=CELL)
+        things = rearrange(windows.photos[chosen, photo], _SPLIT, h=CELL, w=CELL)
+        column = photos.shape[2]
+        to, of = windows.cells[others, another], windows.cells[chosen, photo]
+        photos[every, to // column, to % column] = things[every, of // column, of % column]
+        joined = rearrange(photos, "n row column C h w -> n C (row h) (column w)")
+        yield recolour(joined, COLOURS.draw_colours(n, generator).to(joined)), windows.kinds[chosen]
 
 
 def from_labels(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
