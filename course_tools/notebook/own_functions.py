@@ -1,6 +1,7 @@
 """The student's functions on which the running cell depends, directly or through functions and results of earlier cells."""
 
 import ast
+import symtable
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -53,20 +54,29 @@ def _statements(cell: str) -> list[ast.stmt]:
         return []
 
 
+def _scopes(statement: ast.stmt) -> list[symtable.SymbolTable]:
+    """Return the scope of the notebook in a statement, and then those of its functions and classes."""
+    found = [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
+    for scope in found:
+        found += scope.get_children()
+    return found
+
+
 def _names(statement: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    """Return the names of the notebook in a statement, not those that are local to a function in it."""
+    cell, *inner = _scopes(statement)
+    return set(cell.get_identifiers()) | {one.get_name() for scope in inner for one in scope.get_symbols() if one.is_global()}
 
 
 def _assigned(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement defines or assigns, in whole or in part."""
-    found = set()
+    """Return the names of the notebook that a statement defines or assigns, in whole or in part."""
+    cell, *inner = _scopes(statement)
+    symbols = cell.get_symbols() + [one for scope in inner for one in scope.get_symbols() if one.is_declared_global()]
+    found = {one.get_name() for one in symbols if one.is_assigned() or one.is_namespace()}
     for node in ast.walk(statement):
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
-            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
-                found |= _root(node)
-    return found
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= _root(node)
+    return found & _names(statement)
 
 
 def _handed_over(statement: ast.stmt) -> set[str]:
@@ -79,7 +89,7 @@ def _handed_over(statement: ast.stmt) -> set[str]:
             case ast.Call(func=function, args=args, keywords=keywords):
                 for part in (function, *args, *(keyword.value for keyword in keywords)):
                     found |= _root(part)
-    return found
+    return found & _names(statement)
 
 
 def _root(node: ast.expr) -> set[str]:

@@ -16,6 +16,7 @@ from course_tools.bank import exercise
 from course_tools.bank.controls import ClaimScores, conclusion
 from course_tools.notebook import claim_statements
 from course_tools.notebook.claim import STRICT, ClaimFailed, claim, in_words, ledger
+from course_tools.notebook.own_functions import _names_behind
 from tests.course_tools.conftest import ROOMS
 
 claims = sys.modules[claim.__module__]
@@ -172,6 +173,19 @@ STUDENT = [
     "found = []\nfor _ in range(2):\n    found.append(model())",
     "share = max(found)",
 ]
+
+
+def test_a_name_that_is_local_to_a_function_leads_to_no_function_of_the_student():
+    cells = [
+        "def double(x):\n    return 2 * x",
+        "def show(rows):\n    share = [double(row) for row in rows]\n    return share",
+        "class Model:\n    def step(self):\n        share = double(1)\n        self.share = share",
+        "share = 0.1",
+        "def read():\n    return share",
+    ]
+    assert "double" not in _names_behind("claim('04.between', share=share)", cells, set())
+    assert "double" in _names_behind("claim('04.between', share=show(rows)[0])", cells, set())
+    assert "share" in _names_behind("claim('04.between', share=read())", cells, set())
 
 
 @pytest.mark.parametrize(
