@@ -126,7 +126,7 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 # $$y_i = \sum_{j \ne i} w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
 #
 # Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ. Their sum, with
-# patches of a single pixel, is the **bilateral filter**, which asks for near pixels of a like colour. All widths are those with the
+# patches of a single pixel, is the **bilateral filter**, in which near pixels of a similar colour have weight. All widths are those with the
 # least error.
 #
 # (Photograph: `china.jpg` by danielbuechele, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
@@ -173,11 +173,11 @@ figures.show_non_local_means(images, photo, ringed, row, column)
 #
 # <details><summary>A. That of its kind: the drawings are equal.</summary>
 #
-# The drawings are, but the other grey ones of its kind are nearer still: they have the same drawing *and* the same grey.</details>
+# The drawings are, but the other grey ones of its kind are nearer still: their greys are nearer to its own than any colour.</details>
 # <details><summary>B. Mostly grey.</summary>
 #
-# Yes: most like a grey creature are the other grey ones of its kind. What *should* count as alike, and who is worth asking, no
-# pixel says.</details>
+# Yes: most like a grey creature are the other grey ones of its kind. What *should* count as alike, and which cells to copy from,
+# the pixels do not tell.</details>
 # <details><summary>C. The mean of all cells.</summary>
 #
 # Only if h is very large.</details>
@@ -185,8 +185,9 @@ figures.show_non_local_means(images, photo, ringed, row, column)
 # %%
 source(rivals.by_pixels)
 by_pixels = {h: rivals.by_pixels(unseen.images, h) for h in (0.5, 1.0, 2.0, 4.0)}
-scores = {h: share_right(colours, unseen) for h, colours in by_pixels.items()}
-print("grey creatures painted right:", {h: round(s, 2) for h, s in scores.items()})
+right_by_pixels = {h: share_right(c, unseen) for h, c in by_pixels.items()}
+print("painted right:", {h: round(s, 2) for h, s in right_by_pixels.items()})
+figures.show_painted(unseen, {"h = 1": by_pixels[1.0]})
 
 # %% [markdown]
 # Told that only the shape counts, and that a grey creature must not be asked, the same filter is almost always right
@@ -237,8 +238,8 @@ torch.testing.assert_close(mine, as_in_lecture_04, atol=1e-4, rtol=1e-4)
 # ## 4 The non-local block
 #
 # $W x$ at every position is a convolution of 1 × 1, and that is how the matrices are usually written. Nothing in the operation knows
-# where a position is: permute the cells, and the answers are permuted with them. To the convolutions of section 1, every offset is
-# something new.
+# where a position is: permute the cells, and the answers are permuted with them. A convolution needs separate weights for each
+# offset.
 #
 # The block adds the context to its input: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity. So it can be put into a
 # trained network without changing what that network does, and it learns from there. Inside the block, $d$ is smaller than C,
@@ -282,13 +283,13 @@ suspect = check("09.4", suspect)
 class Painter(nn.Module):
     """Features of each cell, one non-local block, a colour for each cell."""
 
-    def __init__(self, d=64, d_k=32):
+    def __init__(self, d=64, d_k=32, d_v=32):
         super().__init__()
         self.patches, self.head = rivals.patches(d), rivals.head(d)
         self.W_theta, self.W_phi, self.W_g = (
-            nn.Parameter(torch.randn(d_k, d) / d**0.5) for _ in range(3)
+            nn.Parameter(torch.randn(n, d) / d**0.5) for n in (d_k, d_k, d_v)
         )
-        self.W_z = nn.Parameter(torch.zeros(d, d_k))
+        self.W_z = nn.Parameter(torch.zeros(d, d_v))
 
     def forward(self, images):
         x = self.patches(images)  # (B, d, 5, 5)
@@ -306,7 +307,7 @@ figures.show_painted(unseen, painting)
 claim(
     "09.painter",
     right=share_right(answers(painter), unseen),
-    by_pixels=max(scores.values()),
+    by_pixels=max(right_by_pixels.values()),
     by_ink=share_right(rivals.by_pixels(unseen.images, 1.0, by_ink=True), unseen),
 )
 
@@ -326,35 +327,39 @@ claim(
 #
 # <details><summary>A. The dilated convolutions: they know where each creature is.</summary>
 #
-# That is their burden. What they learn about two cells tells them nothing about two cells at another offset.</details>
+# That is a disadvantage: what they learn about two cells does not apply to two cells at another offset.</details>
 # <details><summary>B. Neither rises above one in four.</summary>
 #
 # Both see everything that is needed, and more updates do help.</details>
 # <details><summary>C. The summary.</summary>
 #
 # Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But that layer has to
-# learn the comparison for all drawings, where attention has a product.</details>
+# learn the comparison for all drawings at once, where attention compares two at a time.</details>
 
 # %% [markdown] tags=["predict"]
-# And is it the *product* of query and key that does it, or would any weights do? Two controls keep the block, its parameters and its recipe, and change the
-# scores. *Keys alone*: θ is the same for all cells, so that a key has one weight, whoever asks. *Added*: the score is ReLU(a + b), with a
-# number a of the query and a number b of the key (the paper's concatenation form).
+# And which scores find the kind? Three controls keep the block and its recipe, and change only these. *Keys alone*: θ is the same for
+# all cells, so that a key has one weight for every query. *One number of each*: ReLU(a + b), with a number a of the query and b
+# of the key (the paper's concatenation form). *A hidden layer over both*: vᵀ tanh(θ + φ), the additive attention of lecture 02.
 #
-# **Predict.** Which of them can find the kind of a new creature?
+# **Predict.** Which of them finds the kind of a new creature?
 #
 # <details><summary>A. Keys alone: the values still carry colours and drawings.</summary>
 #
-# Every grey creature then gets the *same* mixture, and has to find its colour in it by hidden layers alone.</details>
-# <details><summary>B. Neither finds it as the product does.</summary>
+# Every grey creature then gets the *same* mixture, and has to find its colour in it by one hidden layer.</details>
+# <details><summary>B. One number of each: the score knows both the query and the key.</summary>
 #
-# Yes. The product compares feature with feature, so that like drawings have a large score, whatever they look like.</details>
-# <details><summary>C. Added: the score knows both the query and the key.</summary>
+# A larger a raises all keys alike: the order of the keys is the same for every query.</details>
+# <details><summary>C. The hidden layer.</summary>
 #
-# It knows one number of each. A larger a raises all keys, and never prefers one because it is *like* the query.</details>
+# Yes. It can learn to be large where query and key are alike. A product θ·φ is one way to compare them, not the only one.</details>
 
 # %%
 study = show_study("09_crowd")
 print_scores(study, "right", costs=["parameters"], decimals=3)
+
+source(rivals.AdditivePainter)
+torch.manual_seed(0)
+additive = learn(rivals.AdditivePainter())
 
 # %% tags=["nbval-check-output"]
 block = study.scores("non-local block", "right")
@@ -363,22 +368,29 @@ narrow = study.scores("dilated convolutions, narrow", "right")
 pooled = study.scores("max pooling and a hidden layer", "right")
 claim("09.crowd", block=block, pooled=pooled, convolutions=convolutions, narrow=narrow)
 claim(
-    "09.product",
+    "09.comparison",
+    hidden=share_right(answers(additive), unseen),
     added=study.scores("non-local block, query and key added", "right"),
     keys=study.scores("non-local block, keys alone", "right"),
 )
 
 # %% [markdown]
 # **The non-local block is the right tool here because the answer stands at one other place, and which place depends on a
-# comparison of two things that are both new.** One product θ·φ makes this comparison for all pairs of cells, near or far.
-# Without the product, the same block gets no further than the summary.
+# comparison of two things that are both new.** A product θ·φ makes this comparison for all pairs of cells, near or far. A hidden layer
+# over query and key makes it as well, but it has to be computed for every pair; a product is a single multiplication of matrices. One
+# number of each compares nothing. (In the paper, on videos of actions, all forms gain about as much, table 2a.)
 #
-# The block reaches 0.89 to 0.95 in 300 updates. The summary needs thirty times as many: in one longer training, 0.94 after 10,000. Keys
-# alone rise from 0.45 after 600 updates to only 0.49 after 2,000: what they lack is not time, but the comparison.
+# The block reaches 0.89 to 0.95 in its first 300 updates, the summary 0.83 to 0.86 in 2,000, still rising; in one longer training, 0.94
+# after 10,000. Keys alone gain little after 600 updates: one mean, added to every cell, leaves the comparison to one hidden layer.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. A drawing has 15 free pixels
 # (the other ten mirror them). Is its kind still found?
+#
+# <details><summary>Answer</summary>
+#
+# Yes, nearly always: eight numbers are enough to tell four drawings apart. With eight *values* as well (`d_v=8`), much depends on the
+# seed.</details>
 
 # %% [markdown]
 # ## 6 Where it looks
@@ -434,7 +446,7 @@ figures.show_arrows(unseen, shown, weights[0])
 #
 # <details><summary>A. One time in four, as by chance.</summary>
 #
-# Yes, and a little more, as it may end on itself. W_θ and W_φ are two random matrices: that two drawings are equal does not make the
+# Yes. W_θ and W_φ are two random matrices: that two drawings are equal does not make the
 # score of one query and the other key larger. This agreement is what training has to find.</details>
 # <details><summary>B. More often than by chance.</summary>
 #
@@ -506,8 +518,7 @@ claim("09.d", saved=saved)
 # %% [markdown]
 # The left form holds two matrices of 1,936 × 1,936 numbers, the scores and the scores divided by N. The right form holds none.
 #
-# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. On videos
-# (Going further) it does not. The matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours. Lecture 14 is about this memory:
+# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours. Lecture 14 is about this memory:
 # how much goes in, and how it is read.
 
 # %% [markdown] tags=["quiz"]
@@ -661,7 +672,7 @@ pooled, block = (canvases[name] for name in reversed(names[1:]))
 claim("09.m", pooled=min(pooled), block=min(block))
 
 # %% [markdown]
-# Max pooling wins. A feature that detects a stroke of a 2 has the same maximum for two 2s as for one, so the number of active
+# Max pooling leads after these updates. A feature that detects a stroke of a 2 has the same maximum for two 2s as for one, so the number of active
 # features shows whether there are one or two classes. *Known* things can be counted; only new ones must be compared.
 #
 # ## The concatenation form
@@ -728,9 +739,9 @@ show_seeds(points, "accuracy on new videos", "1,200 updates", {"chance": 0.5})
 claim("09.video", block=block, alone=alone, temporal=temporal, pooled=pooled)
 
 # %% [markdown]
-# The block connects the frames, and frames alone stay at chance. (In place of the softmax, the dot-product form learned this with one
-# seed of three.) But there are three known kinds of digits again, and the simple
-# rivals win: one that counts kinds, and one that combines the means of the frames.
+# The block connects the frames, and frames alone stay at chance. (Within these 1,200 updates the dot-product form began to learn with
+# one seed of three.) But there are three known kinds of digits again, and the simple rivals learn it faster: one that counts kinds, and
+# one that combines the means of the frames.
 #
 # ## Co-occurrent features
 #
@@ -805,7 +816,7 @@ claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
 
 # %% [markdown]
 # Context helps, and here the mean of the image gives as much as the co-occurrent features with it: a class that occurs twice raises the
-# mean of its features. A plain non-local block stays below both, between 0.44 and 0.60. The paper
+# mean of its features. A plain non-local block has 0.44 to 0.60 after these 1,600 updates and still rises. The paper
 # segments photographs, with many classes and a pre-trained network, which this study does not test.
 
 # %% [markdown] tags=["companion"]

@@ -98,11 +98,15 @@ def run(setting, seed, device):
 
 
 def figure(study):
-    """The share painted right through training, mean of the seeds."""
+    """The share painted right through training, mean of the seeds, and at the end by seed."""
     from course_tools.notebook import plots
 
     lines = {name: study.curve(name) for name in study.names}
-    drawn = plots.curves(lines, "update", "share painted right", "new kinds, mean of the seeds", across={"chance": 0.25})
+    title = "new kinds, mean of the seeds; dots: each seed at the end"
+    drawn = plots.curves(lines, "update", "share painted right", title, across={"chance": 0.25})
+    for line, name in zip(drawn.axes[0].lines, study.names, strict=False):
+        scores = study.scores(name, "right")
+        drawn.axes[0].plot([STEPS] * len(scores), scores, ".", color=line.get_color(), markersize=5)
     last = "; ".join(f"{name} {ys[-1]:.2f}" for name, (_, ys) in lines.items())
     return drawn, f"Share of grey creatures of new kinds painted right through {STEPS:,} updates. At the end: {last}."
 

@@ -26,7 +26,10 @@ def show_painted(crowds: Crowds, answers: Mapping[str, Tensor]) -> None:
     wanted = crowds.colours.mT.unflatten(2, (GRID, GRID))  # as given, where a creature has a colour
     given = {name: torch.where(crowds.is_grey.view(-1, 1, GRID, GRID), colours, wanted) for name, colours in answers.items()}
     drawn = {"given": crowds.images}
-    drawn |= {f"{name}, {right[name]:.0%} right": painted(crowds.images, colours) for name, colours in given.items()}
+    drawn |= {
+        f"{name}, {right[name]:.0%} right in {len(crowds.images)} crowds": painted(crowds.images, colours)
+        for name, colours in given.items()
+    }
     panels = {name: images[0].permute(1, 2, 0).cpu() for name, images in drawn.items()}
     panels["wanted"] = painted(crowds.images, wanted)[0].permute(1, 2, 0).cpu()
     said = "".join(

@@ -1,8 +1,9 @@
-"""What paints crowds without attention: dilated convolutions, a summary with a hidden layer; and non-local means of pixels."""
+"""What paints crowds in place of a non-local block: convolutions, a summary, additive attention, non-local means of pixels."""
 
 import torch
 from torch import Tensor, nn
 
+from course_lib.attention import AdditiveAttention
 from course_tools.lectures.lecture_09.crowd import CELL, GRID
 
 
@@ -57,13 +58,32 @@ def pooled(width: int = 64) -> nn.Module:
     return nn.Sequential(patches(width), Summary(width, 64), head(2 * width))
 
 
+class AdditivePainter(nn.Module):
+    """The painter with the additive scores of lecture 02, vᵀ tanh(W x_i + U x_j), in place of the product θ·φ."""
+
+    def __init__(self, d: int = 64, d_k: int = 32) -> None:
+        """Set up for d features of a cell, and d_k hidden units and values."""
+        super().__init__()
+        self.patches, self.head = patches(d), head(d)
+        self.attention = AdditiveAttention(d, d, d_k)
+        self.W_g, self.W_z = nn.Linear(d, d_k, bias=False), nn.Linear(d_k, d, bias=False)
+        nn.init.zeros_(self.W_z.weight)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the colours (B, 3, 5, 5) of the cells of images (B, 3, 30, 30)."""
+        x = self.patches(images)
+        cells = x.flatten(2).mT  # (B, 25, d)
+        y = self.attention(cells, cells, self.W_g(cells)).context
+        return self.head(x + self.W_z(y).mT.unflatten(2, x.shape[2:]))
+
+
 def by_pixels(images: Tensor, width: float, by_ink: bool = False) -> Tensor:
     """Paint crowds by non-local means: each cell gets a mean of the colours of the others, by the distance of their pixels.
 
     Args:
         images: (n, 3, 30, 30).
         width: the standard deviation of the Gaussian of the distances.
-        by_ink: compare where there is ink, whatever its colour, and copy from coloured cells alone, as no pixel says.
+        by_ink: compare where there is ink, whatever its colour, and copy from coloured cells alone.
 
     Returns:
         colours (n, 3, 5, 5).
