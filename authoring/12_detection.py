@@ -16,8 +16,8 @@
 # DETR detects the objects of an image as a *set*: each of its queries predicts one object or none, and the loss first matches
 # queries with objects.
 #
-# You will write the decoder layer of DETR, its matching and its set loss, and train a detector on crowds in which two creatures share
-# one place, and the usual remedy against duplicates removes one of them.
+# You will write the decoder layer of DETR, its matching and its set loss, and train a detector on crowds in which two creatures
+# share one place, and the usual remedy against duplicates removes one of them.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
 #
@@ -55,10 +55,10 @@ SEED = 0  # of scenes and weights
 # %% [markdown]
 # ## 1 Crowds
 #
-# A classifier names an image. A **detector** finds all objects in it: for each one a class and a box, without being told how many
-# there are. Our scenes hold one to four pixel creatures of two kinds on photographs. Each has a colour of its own, and often a
-# smaller one of its kind stands right in front of it, at the same centre. A box goes around the whole creature, also where another
-# hides it.
+# A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Our scenes
+# hold one to four pixel creatures of two kinds on photographs. Each has a colour of its own, and often a smaller one of its kind
+# stands in front of it, at the same centre: we made the intersection of their boxes 0.51 to 0.6 of the union. A box goes around the
+# whole creature, also where another hides it.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -71,9 +71,9 @@ figures.show_scenes(unseen, (3, 16))
 #
 # A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
 # their union; a second detection of the same object counts as wrong. Sort the detections of a class by confidence. After the first $k$,
-# **precision** is the share of them that is right, **recall** the share of all objects that they have found. **Average precision** is
-# the mean over recalls from 0 to 1 of the best precision that is reached at that recall or beyond: 1 if all objects come before the
-# first wrong detection. Only the *order* of the confidences counts. **AP50** is its mean over the classes, 50 for the half.
+# **precision** is the share of them that is right, **recall** the share of all objects that they have found. **Average precision**
+# is the mean over recalls from 0 to 1 of the best precision that is reached at that recall or beyond: 1 if all objects come before
+# the first wrong detection. Only the *order* of the confidences counts. **AP50** is its mean over the classes, 50 for the half.
 
 # %% tags=["nbval-check-output"]
 source(rivals.OneColour)
@@ -86,11 +86,12 @@ colour_alone, colour_crowds = (
 claim("12.colour", alone=colour_alone, crowds=colour_crowds)
 
 # %% [markdown]
-# Alone, creatures need no network. In crowds, the patch of one that is half hidden has the wrong box.
+# Alone, creatures need no network. In crowds, one that is half hidden falls into fragments. (Joining those of one colour would mend
+# most of it: ours have just one colour, unlike objects in photographs.)
 #
-# So take a network. A convolutional backbone turns the image into a map of 4 × 4 cells. Then one decoder layer follows, that of
-# lecture 05 without a causal mask: 16 **object queries** attend to each other, then to the cells. Each predicts a class, or "no
-# object", and a box, relative to its **reference point**, the centre of a cell.
+# A convolutional backbone turns the image into a map of 4 × 4 cells. Then follows one decoder layer of lecture 05 without a causal
+# mask: 16 **object queries** attend to each other, then to the cells. Each predicts a class, or "no object", and a box, relative to
+# its **reference point**, the centre of a cell.
 #
 # Let $x$ be what the object queries have found so far, $f$ the features of the cells. A learned vector $q_n$ says which query it is,
 # $p_l$ where a cell is. They are added to the first two arguments of attention, queries and keys, never to values:
@@ -112,9 +113,9 @@ from course_lib.models import object_block
 object_block = check("12.9", object_block)
 
 # %% [markdown]
-# In DETR (Carion et al. 2020) $x$ starts at zero, so that only $q$ tells queries apart; the cells have passed an encoder, as drawn
-# above; and it trained for 500 epochs. Many newer detectors start each query from the cell at its reference point. So do we: $x = f$,
-# and $q$ starts at the positions.
+# DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers; $x$ starts at zero, so that only $q$ tells queries
+# apart; and it trained for 500 epochs. Ours has one layer and no encoder, and like many newer detectors, it starts each query from
+# the cell at its reference point: $x = f$, and $q$ starts at the positions.
 
 
 # %%
@@ -170,9 +171,9 @@ def learn(loss, steps=1_500, lr=3e-3):
 
 # %% [markdown] tags=["predict"]
 # Which query is trained to predict which object? Many detectors before DETR, such as FCOS (2019), answer: **every** cell in
-# the middle of an object predicts it. Many queries then find the same creature. **Non-maximum suppression** (NMS) cleans up: go from the
-# most confident box down, and remove each box of the same class whose intersection with one already kept is more than half of their
-# union.
+# the middle of an object predicts it (where two claim a cell, FCOS takes the smaller, we mostly the larger). Many queries then find
+# the same creature. **Non-maximum suppression** (NMS) cleans up: go from the most confident box down, and remove each box whose
+# intersection with one already kept is more than half of their union.
 #
 # **Predict.** Two creatures of one kind stand so close that their boxes overlap by 0.6 (intersection over union). The network finds
 # both, each with three boxes that fit exactly. What remains after NMS at 0.5?
@@ -185,7 +186,8 @@ def learn(loss, steps=1_500, lr=3e-3):
 # It does not know which box belongs to which object.</details>
 # <details><summary>C. One box: that of the more confident creature.</summary>
 #
-# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and may keep duplicates with it.</details>
+# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and may keep duplicates with
+# it.</details>
 
 # %%
 source(rivals.one_to_many)
@@ -205,9 +207,9 @@ claim(
 )
 
 # %% [markdown]
-# There are duplicates, and NMS makes it worse: with them it removes one of two creatures that share a place. (The scene is the first
-# with such a pair.) To say each creature *once*, exactly one query must be trained to say it. Which one? To decide, we have to compare
-# boxes.
+# There are duplicates, and NMS at 0.5 makes it worse: with them it removes one of two creatures that share a place. (The scene is
+# the first with such a pair; a higher threshold, such as FCOS's 0.6, keeps more.) To predict each creature *once*, exactly one query
+# must be trained on it. Which one? To decide, we have to compare boxes.
 #
 # ## 2 Boxes
 #
@@ -225,7 +227,7 @@ claim(
 # $$\mathrm{IoU} = \frac{|A \cap B|}{|A \cup B|} \qquad \mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
 #
 # Here $C$ has corners $(0, 0, 3, 3)$ and area 9, so GIoU is $1/7 - 2/9 = -0.08$. It is 1 for equal boxes and goes to $-1$ for
-# distant ones. (*Going further* has exercises.)
+# distant ones.
 
 # %%
 first, second = torch.tensor([[[0.0, 0, 2, 2]], [[1.0, 1, 3, 3]]])
@@ -353,24 +355,23 @@ set_loss = check("12.6", set_loss)
 
 # %% [markdown]
 # Why is an unmatched query worth less than a matched one? In our scenes, with 2.25 creatures on average, 13.75 of 16 queries have no
-# object. A network that does not yet see anything does best by saying "no object" everywhere, with a probability of 86 %. With a weight
-# of 0.5 for each of them, it is 75 %; with 0.1, 38 %. The paper, with 100 queries, takes 0.1, we take 0.5.
+# object. A network that does not yet see anything does best by saying "no object" everywhere, with a probability of 86 %. With a
+# weight of 0.5 for each of them, it is 75 %. The paper, with 100 queries, takes 0.1.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Each creature once
 #
-# Train the network of section 1 again. Data, recipe and weights at the start are the same; only the loss is the one of your three
-# functions.
+# Train the network of section 1 again. All is the same but the loss, that of your three functions.
 #
 # **Predict.** What will NMS do to its detections?
 #
 # <details><summary>A. Lower AP50.</summary>
 #
-# Yes. There is little to remove, and each pair that NMS takes for duplicates costs a creature. In the paper, too, NMS after the last
-# layer removes detections that are right.</details>
+# Yes. There is little to remove, and each pair that NMS takes for duplicates costs a creature. In the paper, too, it removes
+# detections that are right.</details>
 # <details><summary>B. Raise AP50, as for every detector: some duplicates are left.</summary>
 #
-# A few are. But a query that repeats another's object is trained to say "no object".</details>
+# A few are. But a query that repeats another's object learns "no object".</details>
 # <details><summary>C. Nothing: no two boxes overlap.</summary>
 #
 # The boxes of two creatures that stand together do.</details>
@@ -417,10 +418,11 @@ claim(
 )
 
 # %% [markdown]
-# A creature can be said twice, or not at all. The set makes the first error less often than every cell, the second less often than NMS.
+# A creature can be found twice, or not at all. The matched network makes the first error less often than that of every cell, though
+# it misses more; and it misses less than NMS. Its 1,500 updates are too few (section 6).
 #
-# AP50 is lenient here: the box of one of two at a place overlaps the other by more than a half, and counts for either. The scene above
-# fits best of those in which the matched network has the right *number* of boxes and NMS has not. All pairs:
+# AP50 is lenient here: the box of one of two at a place counts for either. The scene above is the best of those where the matched
+# network has the right *number* of boxes and NMS has not. All pairs:
 
 # %% tags=["nbval-check-output"]
 pairs, _, apart = experiments.told_apart(sets, unseen)
@@ -430,8 +432,7 @@ every, after_nms = (
 claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 
 # %% [markdown] tags=["try-it"]
-# Where do two queries look that have found two creatures? Your function does not return its weights, so we repeat its first two
-# steps.
+# Where do two queries look that have found two creatures?
 #
 # **Try it.** Say where you expect the weights to be, then run the cell; and again with `scene = 2`.
 
@@ -446,11 +447,11 @@ looks = read.weights[0].mean(0)  # (16, 16), the mean of the heads
 figures.show_reading(unseen, scene, sets, looks)
 
 # %% [markdown]
-# Partly at their creatures: over all scenes, less than half of the weight lies in the boxes. Each of our queries starts from a cell whose
-# features show the creature already. DETR's queries have only cross-attention to find an object: in the paper's figure 6, their weights
-# lie on its head and its legs.
+# At their creatures more than elsewhere, but not only. Each of our queries starts from a cell whose features show the creature
+# already. DETR's queries have only cross-attention to find an object: in the paper's figure 6, their weights lie on its head and its
+# legs.
 #
-# `python3 course.py microscope` writes `microscope_queries.html`: queries that you keep from talking.
+# `python3 course.py microscope` writes `microscope_queries.html`: switch off what queries read from each other.
 
 
 # %% tags=["cover", "interactive"]
@@ -465,7 +466,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %% [markdown] tags=["predict"]
 # ## 6 The fairest rivals
 #
-# The study trains the network of section 1 on three seeds, with the loss of section 1, with yours, and with three *fixed*
+# The study trains the network of section 1 on three seeds, with the loss of section 1, with yours, and with *fixed*
 # assignments: object $i$ of the list to query $i$ (the list has no order); each object to the nearest cell, where either of two takes
 # it and the other the next; and the same, but the larger takes it. It judges by COCO's **AP**: the mean of the average precisions at
 # overlaps of 0.5, 0.55 … 0.95. From 0.65 on, the box of one of two at a place does not count for the other.
@@ -484,22 +485,23 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # cannot, so that each query is trained on all of them, and learns something between them.</details>
 
 # %% [markdown] tags=["predict"]
-# How does a query know that another one has already said a creature? It can read so in the cells around it, or ask the other queries,
+# How does a query know that another one predicts the same creature? It can read so in the cells around it, or ask the other queries,
 # by self-attention. The study also trains the same network without self-attention among queries.
 #
 # **Predict.** What is lost?
 #
 # <details><summary>A. Some, not much: each query starts from a cell of its own.</summary>
 #
-# Yes. It sees for itself what is around its cell. DETR's queries start alike, from zeros and a learned vector: in the paper, NMS still
-# helps after the first layer, in which they have told each other nothing, and no longer after the last.</details>
-# <details><summary>B. Everything: without it, each query says the creature next to it.</summary>
+# Yes. It sees for itself what is around its cell. DETR's queries start alike, from zeros and a learned vector: in the paper, NMS
+# still helps after the first layer, in which they have told each other nothing, and no longer after the last.</details>
+# <details><summary>B. Everything: without it, each query predicts the creature next to it.</summary>
 #
 # A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
 # itself whether it or a neighbour is nearest.</details>
 # <details><summary>C. As much as without NMS at every cell: somebody must remove the duplicates.</summary>
 #
-# The loss punishes duplicates with and without self-attention. A query that sees that its neighbour is nearer can stay silent.</details>
+# The loss punishes duplicates with and without self-attention. A query that sees that its neighbour is nearer can stay
+# silent.</details>
 
 # %%
 source(rivals.nearest_place)
@@ -524,12 +526,12 @@ claim(
 )
 
 # %% [markdown]
-# **Matching is the right tool here because two may share a place: it is ahead by AP, with neither a rule nor a threshold**; all still
-# gain a little. The rule that the larger takes the cell helps, but has to be thought of. Matching gives an object to the query that
-# predicts it best already, and so finds a rule. It needs no grid, and serves masks as well as boxes.
+# **Matching is the right tool here because two may share a place: it is ahead by AP, with neither a rule nor a threshold.** This is
+# a budget, not the end: after three times as many updates, hardly a duplicate is left. The rule that the larger takes the cell
+# helps, but has to be thought of. Matching gives an object to the query that predicts it best already, and so finds a rule.
 #
-# Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By
-# AP50, both are about level with matching; by AP, they are behind.
+# The network of every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going
+# further*). By AP50, both are about level with matching; by AP, they are behind.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -582,8 +584,8 @@ claim(
 # The cost only selects the pairs. The loss of these pairs is minimised.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague counts sheep in photographs of a flock. Her detector finds every lonely sheep, and
-# too few in the flock.* What do you measure first, what do you change, and what can go wrong? Use two numbers from this lecture.
+# **In your own words** (half a page). *A colleague counts sheep in photographs of a flock. Her detector finds every lonely sheep,
+# and too few in the flock.* What do you measure first, what do you change, and what can go wrong? Use two numbers from this lecture.
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
@@ -600,22 +602,21 @@ claim(
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN, without NMS, after 500 epochs. It is
-#   better on large objects, worse on small ones.
+# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN.
 # - **Faster.** Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) lets a query look at a few places around a
 #   reference point, on maps of several sizes: 50 epochs. DN-DETR (Li et al. 2022,
 #   https://arxiv.org/abs/2203.01305) and DINO (Zhang et al. 2023, https://arxiv.org/abs/2203.03605) also train queries to mend boxes
 #   to which noise was added; these need no matching.
-# - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors of its time in speed at equal
-#   accuracy, the time of NMS counted.
+# - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors of its time. YOLOv10
+#   (Wang et al. 2024, https://arxiv.org/abs/2405.14458) then trained with both kinds of loss, one-to-many and one-to-one, and does
+#   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR.
 # - **By words.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words of a
-#   sentence. SAM 3 (2025) finds all instances of a concept, with DETR's queries and matching.
+#   sentence.
 # - **Real crowds.** On crowds of people, DETR was *behind* Faster R-CNN with NMS until the decoder was changed (Lin
 #   et al. 2020, https://arxiv.org/abs/2012.06785).
 #
-# **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780). Carion et al. 2020, *DETR*, eqs. 1 and 2, section 4 (https://arxiv.org/abs/2005.12872). Zhou et al. 2019,
-# *Objects as Points* (https://arxiv.org/abs/1904.07850). Rezatofighi et al. 2019,
-# *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630).
+# **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780). Zhou et
+# al. 2019, *Objects as Points* (https://arxiv.org/abs/1904.07850).
 
 # %% [markdown]
 # # Going further
@@ -715,9 +716,10 @@ explore(draw_slide, width=(0.05, 0.9, 0.05), vertical_offset=(0.0, 0.6, 0.05))
 # %% [markdown]
 # ## Average precision
 #
-# A detector gives many boxes, some with low confidence. Where should we cut? **Average precision** considers all thresholds. Sort the
-# detections of one class over all images by confidence. A detection is a **true positive** if its IoU with an object of that class is
-# at least 0.5 (hence AP*50*) and no higher-ranked detection already matched that object. After the $k$ highest-ranked detections
+# A detector gives many boxes, some with low confidence. Where should we cut? **Average precision** considers all thresholds. Sort
+# the detections of one class over all images by confidence. A detection is a **true positive** if its IoU with an object of that
+# class is at least 0.5 (hence AP*50*) and no higher-ranked detection already matched that object. After the $k$ highest-ranked
+# detections
 #
 # $$\text{precision}_k = \frac{\text{true positives}}{k} \qquad \text{recall}_k = \frac{\text{true positives}}{\text{objects}} \qquad
 # \mathrm{AP} = \operatorname*{mean}_{r = 0,\, 0.01,\, \dots,\, 1}\ \max_{\text{recall}_k \ge r} \text{precision}_k$$
@@ -792,27 +794,28 @@ claim(
 )
 
 # %% [markdown]
-# **By AP50, Soft-NMS makes every cell about level with the set, untuned** (your two networks). By AP, for which boxes must fit better,
-# the set is ahead (section 6). Local maxima remove one of two as NMS does.
+# **By AP50, Soft-NMS makes the network of every cell about level with the set, untuned** (your two networks). By AP, for which boxes
+# must fit better, the set is ahead (section 6). Local maxima remove one of two as NMS does.
 
 # %% [markdown]
 # ## A mask for each object
 #
-# DETR also predicts which *pixels* belong to an object (Carion et al., section 4.4): the last state of a query attends to the image once
-# more, and convolutions turn these weights and the features of the image into a mask. Mask2Former made it the usual way to segment.
+# DETR also predicts which *pixels* belong to an object (Carion et al., section 4.4): the last state of a query attends to the image
+# once more, and convolutions turn these weights and the features of the image into a mask. Mask2Former made it the usual way to
+# segment.
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a detector
 #
 # **Build task (35 minutes, 14 points).** Starting from an empty cell, write a detector, its set-prediction loss and its
 # training loop. The scenes contain one to three digits, each a 0 or a 1. With two classes, 300 updates suffice. A `ConvNet` gives a
-# map of 6 × 6 cells; let 36 queries start from them, attend to each other and to the cells, and predict a class and a box relative to
-# the centre of a cell. (Queries that start from zero, as DETR's, find nearly nothing in 300 updates: AP50 was below 0.1, where those
-# from the cells reached 0.96.)
+# map of 6 × 6 cells; let 36 queries start from them, attend to each other and to the cells, and predict a class and a box relative
+# to the centre of a cell. (Queries that start from zero, as DETR's, find nearly nothing in 300 updates: AP50 was below 0.1, where
+# those from the cells reached 0.96.)
 #
 # The model returns its predictions when it is called with images, and its loss when it is also given the objects, in training
-# mode and after `eval()`. With the numbers of some queries instead, it returns what these predict if the others do not exist: so one can
-# see whether queries know of each other.
+# mode and after `eval()`. With the numbers of some queries instead, it returns what these predict if the others do not exist: so one
+# can see whether queries know of each other.
 #
 # | call | result |
 # | --- | --- |

@@ -13,11 +13,11 @@
 # %% [markdown] tags=["header"]
 # # 13 · MLP-Mixer
 #
-# An MLP-Mixer connects the patches of an image by fixed weights, learned for each pair of places, without attention and without
-# convolutions that slide over neighbours.
+# An MLP-Mixer connects the patches of an image by weights that are learned and the same for every image, without attention and
+# without convolutions that slide over neighbours.
 #
 # You will write its two networks and its block, train a Mixer on images whose patches are mixed up, move it to another order
-# without training, and read off its weights which patches belong together.
+# without training, and find out, by exchanging patches, which of them belong together.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (patches) helps. **Time:**
 # {minutes}. {measured}
@@ -70,7 +70,7 @@ figures.show_puzzle(in_order, known, 18)
 
 # %% [markdown] tags=["predict"]
 # We train convolutions on the patches. Their first windows reach four places to the left and right, to the counterpart; the next
-# ones reach the neighbours. Once the puzzles are in order, once they have passed the bundle.
+# ones reach the neighbours. We train them twice: on puzzles in order, and on the same puzzles behind the bundle.
 #
 # **Predict.** What does the bundle do to the convolutions?
 #
@@ -83,7 +83,8 @@ figures.show_puzzle(in_order, known, 18)
 # the third is three places to the right.</details>
 # <details><summary>C. They mark far fewer patches right.</summary>
 #
-# Yes. The same window at every place is an assumption: what belongs together is always the same distance apart.</details>
+# Yes. The window assumes that what belongs together is always the same, small distance apart. Now many counterparts lie outside
+# it.</details>
 
 # %% [markdown]
 # `learn` is the loop of the whole lecture: 300 updates of Adam with batches of 64, a learning rate that rises for a tenth of them
@@ -181,7 +182,7 @@ by_hand = token_mixing(x, subtract, torch.zeros(4), write, torch.zeros(4))
 print(by_hand.flatten())
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Patches have 32 places and 48 channels here. On how many of these 1,536 numbers does one number of the result depend?
+# **Predict.** Take 32 places and 48 channels. On how many of these 1,536 numbers does one number of the result depend?
 #
 # <details><summary>A. On 32.</summary>
 #
@@ -313,7 +314,7 @@ figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 # %% [markdown] tags=["predict"]
 # The control leaves out one thing: token mixing. Everything else stays, with as many updates.
 #
-# **Predict.** How many of its marks are right?
+# **Predict.** What share of its marks is right?
 #
 # <details><summary>A. About three quarters: replaced patches look out of place.</summary>
 #
@@ -350,8 +351,8 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # Logistic regression comes close, without a network. It is not told which places belong together, but what to compare: its inputs are
-# the distances of a patch to all others, where the Mixer reads pixels. Some patches were replaced by one that looks the same, so nobody
-# marks all of them right.
+# the distances of a patch to all others, where the Mixer reads pixels. Some patches were replaced by one that looks the same, so an
+# accuracy of 1 is out of reach.
 #
 # The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. The study trains both to their end,
 # and the convolutions, all with about as many parameters; a hidden layer over all pixels gets five times as many.
@@ -360,14 +361,14 @@ claim(
 #
 # <details><summary>A. It gets as far, and needs more updates.</summary>
 #
-# Yes. A weight between two places is one number in a Mixer. In attention it is the softmax of a product of learned positions, and
-# these must first single out one place of 32.</details>
+# Yes. In a Mixer the weights between places are themselves the parameters. In attention they are the softmax of a product of
+# learned positions, and these must first single out one place of 32.</details>
 # <details><summary>B. It fails as the convolutions do.</summary>
 #
-# They assume which places are neighbours. Attention does not.</details>
+# They assume how far apart counterparts are. Attention does not.</details>
 # <details><summary>C. It needs fewer updates, since it can compare the patches themselves.</summary>
 #
-# What they show does not tell which of them are counterparts: half of them differ, and many patches of sky look alike.</details>
+# What they show tells little about which of them are counterparts: half of them differ, and many patches of sky look alike.</details>
 
 # %%
 source(rivals.vision_transformer)
@@ -394,10 +395,13 @@ claim(
 )
 
 # %% [markdown]
-# In the end the two are level. **The Mixer is the right tool here because which places belong together is the same in every image:
-# it is stored in weights, and need not be computed from each image.** One linear map of the places in each block is even enough, since
-# channel mixing can compare: 0.953 (*Going further*). Where the answer depends on what the places show, as for the
-# pin of lecture 11, fixed weights are of no use.
+# In the end the two are level. How many updates the Vision Transformer needs depends on its recipe: with larger positions at the start
+# and twice the rate, we saw it need fewer. **The Mixer is the right tool here because which places belong together is the same in every
+# image: it is stored in weights, and need not be computed from each image.** (Not every puzzle favours it: section 6.) Even a single
+# linear map of the places in each block is enough, since channel mixing can compare: 0.953 (*Going further*).
+#
+# Fixed weights can also answer a question that depends on what the places show, as that about the pin of lecture 11: token mixing
+# carries what the pin shows to all places, and channel mixing compares. But we found that this takes many more updates than attention.
 #
 # ## 5 Another bundle
 #
@@ -468,9 +472,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# ## 6 What the weights have found
+# ## 6 What the Mixer has found
 #
-# Nobody told the Mixer how the strands run. Now one patch is exchanged for that of another puzzle.
+# Nobody told the Mixer how the strands run. Now one patch of the *right* copy is exchanged for that of another puzzle.
 #
 # **Predict.** Which marks of a well trained Mixer change most?
 #
@@ -517,7 +521,8 @@ def draw_place(place=10):
 explore(draw_place, place=(0, 31))
 
 # %% [markdown]
-# The numbers in the explorer are places at the *start* of the bundle. The Mixer has unscrambled the bundle, from marks alone.
+# The numbers in the explorer are places at the *start* of the bundle. The Mixer has found which strands belong together, but not their
+# order: the map is sorted by the true one.
 
 # %% [markdown] tags=["predict"]
 # But the sorted map is not symmetric: compare columns 0 to 3, of the left copy, with columns 4 to 7. Both marks of a pair change much with its patch in the right copy, and little with its patch in
@@ -585,13 +590,11 @@ claim(
 
 # %% [markdown]
 # So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
-# *its* puzzles, and is of no use where the left copy cannot be trusted. Comparing gains with training: after 1,500 updates, the left patch counts
-# 7 and the right one 10. **A map of dependence shows what a model uses. It
+# *its* puzzles, and is of no use where the left copy cannot be trusted. **A map of dependence shows what a model uses. It
 # need not be what you had in mind.**
 #
-# Where either copy may hold the replaced patch, only comparing helps, and there this Mixer is *not* the best: after 800 updates it marks
-# 0.92 right, logistic regression on the distances 0.93, the Vision Transformer 0.97, and so does a Mixer whose token mixing is one
-# linear map (one training each).
+# Where either copy may hold the replaced patch, only comparing helps, and there this Mixer is *not* the best: after 800 updates, it is
+# about level with logistic regression on the distances, and behind the Vision Transformer.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -609,11 +612,12 @@ claim(
 #
 # Position embeddings would give the place of a patch. What is missing here is weights.</details>
 #
-# **Question 2.** The strands of another bundle move: every puzzle arrives in an order of its own. What can still work?
+# **Question 2.** The strands of another bundle move: every puzzle arrives in an order of its own. What can still do better than guess?
 #
 # <details><summary>A. A model that compares contents, such as attention without positions.</summary>
 #
-# Right. Only the patches themselves tell who belongs to whom, and weights computed from contents can use that.</details>
+# Right, but not as well as before: a patch without an equal has been replaced or lost its counterpart. In the sky all look
+# equal.</details>
 # <details><summary>B. The Mixer, with more training.</summary>
 #
 # Its weights belong to places, and a place now holds any patch.</details>
@@ -643,7 +647,7 @@ claim(
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is built in nevertheless: patches, equal weights for all places and for all channels, residual connections |
-# | 1 | says what is not: neighbourhood, with the numbers of the convolutions before and behind the bundle |
+# | 1 | says what is not: neighbourhood, with numbers of the convolutions before and behind the bundle |
 # | 1 | says when fixed weights between places suffice, and when they must depend on the image |
 # | 1 | compares with the Vision Transformer: level in the end, and at what cost |
 # | 1 | is clear and short |
@@ -663,8 +667,11 @@ claim(
 #   alone and still classifies ImageNet well: what attention, Mixer and pooling share, its authors call *MetaFormer*.
 # - **Back to convolutions.** ConvMixer (Trockman and Kolter 2022, https://arxiv.org/abs/2201.09792) takes depth-wise convolutions
 #   for token mixing; ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) arrives at a similar block from a ResNet.
-# - **Time series** have fixed places: the same hour of yesterday, the same day of last week. TSMixer (Chen et al. 2023,
-#   https://arxiv.org/abs/2303.06053) mixes times and variables in turn to forecast.
+# - **Time series** have fixed places: the same hour of yesterday. TSMixer (Chen et al. 2023, https://arxiv.org/abs/2303.06053)
+#   mixes times and variables in turn; Tiny Time Mixers (Ekambaram et al. 2024, https://arxiv.org/abs/2401.03955) are pre-trained
+#   forecasters of such blocks.
+# - **No bias at all.** Plain MLPs over all pixels (Bachmann et al. 2023, https://arxiv.org/abs/2306.13575) get better with scale, too,
+#   and stay behind.
 #
 # **Further reading.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1 and table 1
 # (https://arxiv.org/abs/2105.01601). Hendrycks and Gimpel 2016, *Gaussian Error Linear Units* (https://arxiv.org/abs/1606.08415).
