@@ -645,7 +645,7 @@ with torch.no_grad():
 claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_loss(3))
 
 # %% [markdown]
-# 128 units beat triples. A table of fours needs less, 1.55, but has 34⁴ rows, a million.
+# 128 units beat triples. A table of fours needs less, 1.55, but has 34⁴ rows, 1.3 million.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
