@@ -206,10 +206,14 @@ def _read(model: object, text: Tensor) -> list[Tensor]:
 
 
 def _lasting(model: object, text: Tensor) -> Tensor:
-    """Of the numbers in a state that depend on the first token, the share on which it has the same effect half a text later."""
+    """Of the numbers in a state that depend on the first token, the share on which it has the same effect half a text later.
+
+    The first effect is that after a few tokens, since a short convolution writes a token together with the next ones.
+    """
+    half = text.shape[1] // 2
     other = torch.cat([(text[:, :1] + 1) % (text.max() + 1), text[:, 1:]], dim=1)
     effects = []
-    for n in (1, text.shape[1] // 2):
+    for n in (max(min(RECENT, half // 2), 1), half):
         one, two = (_joined(_numbers_in(model.start(x[:, :n]))) for x in (text, other))
         effects.append(one - two if len(one) == len(two) else torch.zeros(0))
     at_once, later = effects
