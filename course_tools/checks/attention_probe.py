@@ -54,7 +54,7 @@ class Probe(NamedTuple):
     `exponentials` is the number of entries of which exponentials were taken, also by a softmax, (). `embedded` is what the
     first product or convolution gave for each example, (B, n), its numbers in their order; empty if it has no rows of each.
     `encoded` is its result with equal weights in place of those alone that do not depend on the last of several inputs, such as
-    those of an encoder, which does not read the target; empty if the model has one input.
+    those of an encoder, which does not read the target; empty with one input, or with one that has no axis of the examples.
     """
 
     averaged: Tensor
@@ -73,7 +73,7 @@ def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
     mode = _EqualWeights(len(inputs[0]))
     output = _called(model, inputs, mode)
     encoded = None
-    if len(inputs) > 1:
+    if len(inputs) > 1 and len({len(part) for part in inputs}) == 1:  # not of a graph, whose edges have no axis of examples
         *others, last = (part.repeat_interleave(2, 0) for part in inputs)
         last[1::2] = inputs[-1].roll(1, 0)
         encoded = _called(model, (*others, last), _EqualWeights(len(last), besides=last.shape[1]))
