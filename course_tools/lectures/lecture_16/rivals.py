@@ -79,13 +79,24 @@ def with_unlabelled(windows: Windows, few: Tensor, seed: int) -> Iterator[tuple[
         yield chosen[:, 0], photo_in_new_colours(chosen[:, 1:], generator), views, kinds
 
 
-def with_pseudo_labels(sure: float) -> Callable[[nn.Module, tuple[Tensor, Tensor, Tensor, Tensor]], Tensor]:
-    """Make the loss of FixMatch (Sohn et al. 2020): a guess about one view that is at least so sure labels the other view."""
+def with_pseudo_labels(
+    sure: float, aligned: bool = False
+) -> Callable[[nn.Module, tuple[Tensor, Tensor, Tensor, Tensor]], Tensor]:
+    """Make the loss of FixMatch (Sohn et al. 2020): a guess about one view that is at least so sure labels the other view.
+
+    Aligned: each guess is divided by the mean of recent guesses, so that no name can take over (Berthelot et al. 2019).
+    """
+    usual = torch.full((10,), 0.1)
 
     def loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+        nonlocal usual
         first, second, views, kinds = batch
         of_labelled, of_second, of_first = model(torch.cat([views, second, first])).split([len(views), len(second), len(first)])
-        probability, guess = of_first.detach().softmax(-1).max(-1)
+        guessed = of_first.detach().softmax(-1)
+        if aligned:
+            usual = 0.9 * usual.to(guessed) + 0.1 * guessed.mean(0)
+            guessed = F.normalize(guessed / usual, p=1.0, dim=-1)
+        probability, guess = guessed.max(-1)
         of_guesses = F.cross_entropy(of_second, guess, reduction="none") * (probability >= sure)
         return F.cross_entropy(of_labelled, kinds) + of_guesses.mean()
 
