@@ -15,9 +15,8 @@
 #
 # In local attention each pixel attends to the pixels in a window around it.
 #
-# Hardly anyone still builds the network of Ramachandran et al. 2019 that this lecture follows. Its idea is everywhere: Swin and
-# its successors attend within blocks of an image, and language models such as Mistral and Gemma within windows of a text. You
-# will write the
+# Such windows are older than the network that this lecture follows (Parmar et al. 2018, https://arxiv.org/abs/1802.05751), and
+# everywhere: Swin attends within blocks of an image, language models such as Gemma 3 within windows of a text. You will write the
 # windows, their mask, the relative positions and the attention, and train a filter that removes noise and keeps edges.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
@@ -48,18 +47,18 @@ from course_tools.lectures.lecture_10.glass import stained_glass, with_noise
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import progress, show_study, source
 from course_tools.notebook.authorship import whose
+from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.training_curve import trained_with_losses
 
 # %% [markdown]
 # ## 1 One kernel for every pixel
 #
-# Each image below is stained glass: panes of one colour each, photographed with noise of standard deviation 0.2 in every channel.
-# A network should restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
-# each pixel, 1,030 parameters. `learn` is the loop of the whole lecture: eight new images of 16 × 16 pixels in every update, Adam,
-# a learning rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Each network gets the best
-# of a few rates. Quality is the peak signal-to-noise ratio in
-# dB: 10 dB more is a tenth of the squared error.
+# The image below is stained glass: twenty panes of one colour each on 32 × 32 pixels, with noise of standard deviation 0.2 in every
+# channel. A network should restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
+# each pixel, 1,030 parameters. `learn` is the loop of the whole lecture: eight new images of 16 × 16 pixels and six panes in every
+# update, Adam, a learning rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Each network
+# has the best of a few rates. Quality is the peak signal-to-noise ratio in dB: 10 dB more is a tenth of the squared error.
 
 
 # %%
@@ -134,8 +133,8 @@ figures.show_restored(restored, large)
 #
 # In lecture 09 each pixel attended to every other. A feature map of 56 × 56 pixels, the size of an early map of a ResNet, then
 # has $3136^2$ = 9,834,496 weights in each head. Windows of 7 × 7 leave 3136 · 49 = 153,664, one in 64. In the matrix of weights
-# they are bands: one in a text, and several in an image, since the rows of an image follow each other. In the matrices below, rows
-# are queries and columns are keys; the blocks on the right return in section 10.
+# (rows are queries, columns are keys) they are bands: one in a text, and several in an image, whose pixels are numbered row by row,
+# which tears the blocks on the right (section 10) into stripes.
 
 # %%
 figures.show_bands()
@@ -168,7 +167,7 @@ from course_lib.primitives import local_windows
 local_windows = check("10.1", local_windows)
 
 # %% [markdown]
-# With windows, a convolution is one matrix product: the same weights in every window.
+# With windows, a convolution is one matrix product.
 
 # %%
 x, kernel = torch.randn(5, 7, 3), torch.randn(11, 3, 3, 3)
@@ -246,12 +245,12 @@ relative_logits = check("10.3", relative_logits)
 # %% [markdown]
 # ## 6 Local attention
 #
-# Now the parts are put together: score by content and by relative position, mask what is outside the image, apply a softmax, and
+# All parts together: score by content and by relative position, mask what is outside the image, apply a softmax, and
 # sum the values of the window:
 #
-# $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
+# $$y_{ij} = \sum_{(a,b) \text{ in } \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{ab}\big)\, v_{ab}$$
 #
-# The paper uses no factor $1/\sqrt d$.
+# As in section 5, $a$ and $b$ are row and column *in the window*, where $k_{ab}$ and $v_{ab}$ stand. The paper uses no factor $1/\sqrt d$.
 #
 # | name | shape |
 # | --- | --- |
@@ -266,8 +265,8 @@ from course_lib.attention import local_attention
 local_attention = check("10.4", local_attention)
 
 # %% [markdown]
-# **Bug hunt.** Suppose that this implementation has been in use for weeks, and that the borders of the feature maps are slightly
-# darker than expected. Decide what is wrong *before* you run the check.
+# **Bug hunt.** This implementation has been in use for weeks, and the borders of the feature maps are slightly darker than
+# expected. Decide what is wrong *before* you run the check.
 
 # %% exercise="10.4" bug="looks_outside"
 from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
@@ -366,10 +365,10 @@ figures.show_restored(restored, large)
 #
 # <details><summary>A. The two convolutions: between them is a nonlinearity.</summary>
 #
-# A ReLU can react to an edge, but with so few features it can do so for few colours and directions only.</details>
+# A ReLU can react to an edge, but so few features react to few colours and directions only.</details>
 # <details><summary>B. The median: it keeps edges.</summary>
 #
-# It does, but it treats each colour channel by itself, and does not ask which pixels are like the one in the middle.</details>
+# It does, but it treats each colour channel by itself, and compares no pixel with the one in the middle.</details>
 # <details><summary>C. The bilateral filter.</summary>
 #
 # Yes. It is local attention with queries and keys set by hand: its weights depend on the content, those of a kernel are
@@ -377,7 +376,7 @@ figures.show_restored(restored, large)
 
 # %%
 source(rivals.bilateral_filter)
-found = {"local attention": quality(denoiser)}
+found = {"local attention": quality(denoiser)}  # after 600 updates
 others = next(noisy_glass(seed=200, n=200))
 widths = rivals.best_bilateral_filter(*others, 5)
 found["bilateral"] = quality(lambda x: rivals.bilateral_filter(x, 5, *widths))
@@ -415,8 +414,12 @@ def draw_weights(row=14, column=13):
 draw_weights()
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Find a pixel that its own noise
-# misleads: it attends to the wrong pane.
+# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Find a pixel with little weight on its own
+# pane. What has gone wrong?
+#
+# <details><summary>Answer</summary>
+#
+# Its own noise: the query is one noisy pixel, which may look more like the pane beyond the edge.</details>
 
 # %% tags=["interactive"]
 explore(draw_weights, row=(0, 31, 1), column=(0, 31, 1))
@@ -460,17 +463,21 @@ claim(
 # %% [markdown]
 # A row term plus a column term cannot exclude the middle alone: a low term for the middle row lowers all five positions in it. In the
 # figure, one head has given up the pixel's row and the other its column; together they see everything but the pixel itself. Not every
-# training finds this division: with another seed, a pixel still gave 0.05 of its weight to itself, and the network ended at 21.8 dB.
+# training finds this division.
 #
-# What training has found can be taught to the filter that learns nothing: leave the pixel itself out of its average.
+# What training has found can be taught to the filter that learns nothing: leave the pixel itself out of its average. And a query that
+# is one noisy pixel cannot know its pane; filtered twice in windows of 3 × 3, it is compared by smoothed colours.
 
 # %% tags=["nbval-check-output"]
-new = rivals.best_bilateral_filter(*others, 5, itself=False)
-taught = quality(lambda x: rivals.bilateral_filter(x, 5, *new, itself=False))
+without_itself = rivals.best_bilateral_filter(*others, 5, itself=False)
+taught = quality(lambda x: rivals.bilateral_filter(x, 5, *without_itself, itself=False))
+both_widths = rivals.best_twice(*others, 3)
+twice = quality(lambda x: rivals.twice(x, 3, *both_widths))
 claim(
     "10.taught",
     bilateral=found["bilateral"],
     taught=taught,
+    twice=twice,
     attention=found["local attention"],
 )
 points = {
@@ -478,8 +485,13 @@ points = {
     "content alone": [quality(content)],
     "bilateral": [found["bilateral"]],
     "without itself": [taught],
+    "twice, 3 × 3": [twice],
 }
-show_seeds(points, "dB", "new stained glass")
+show_seeds(points, "dB", "new stained glass", {"noisy": decibels(noisy, clean)})
+
+# %% [markdown]
+# Two passes see 5 × 5 pixels, as the network does, and lead: **one layer compares what it is given, a second compares the results.** It
+# is one reason to stack layers.
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
@@ -495,7 +507,7 @@ show_seeds(points, "dB", "new stained glass")
 # column vectors. Most of the gain comes from 3 to 5.</details>
 # <details><summary>B. All: there is more to average.</summary>
 #
-# There is, but also more beyond an edge. And a convolution of 7 × 7 must do with 7 features where one of 3 × 3 has 32.</details>
+# There is, but also more beyond an edge. And with as many parameters, a convolution of 7 × 7 has 7 features and one of 3 × 3 has 32.</details>
 # <details><summary>C. The convolutions: their kernels get more parameters.</summary>
 #
 # The total is fixed. Larger kernels mean fewer features.</details>
@@ -505,8 +517,9 @@ study = show_study("10_windows")
 ours = study.scores("local attention, 7 × 7", "dB")
 equal = [
     score
-    for kind in ("convolution", "separable convolution", "convolutions of 3 × 3")
-    for score in study.scores(f"{kind}, 7 × 7", "dB")
+    for name in study.names
+    if "convolution" in name and "32 features" not in name
+    for score in study.scores(name, "dB")
 ]
 wide = study.scores("convolutions of 3 × 3, 32 features, 7 × 7", "dB")
 small = study.scores("local attention, 3 × 3", "dB")
@@ -518,9 +531,9 @@ taught = quality(lambda x: rivals.bilateral_filter(x, 7, *new, itself=False))
 claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide, taught=taught)
 
 # %% [markdown]
-# With 32 features, three convolutions come near local attention, and their curve still rises where that of attention is nearly flat. They
-# have twenty times as many parameters: stored kernels for many cases, where attention computes the kernel. An update takes them half
-# the time. So attention is the right tool here for its 1,000 parameters; where a larger network is welcome, try both.
+# **For its 1,000 parameters, attention is the right tool here: it computes a kernel where a convolution stores kernels for many cases.**
+# Twenty times as many parameters come near in as many updates, of which each takes half the time, and their curve still rises: in one
+# training of 5,000 they led. Where a larger network is welcome, take it.
 #
 # **Count them.** A layer with 64 features in and out, in windows of 3 × 3:
 #
@@ -537,7 +550,9 @@ photo = photographs((64, 96))[1:]
 noisy_photo = with_noise(photo, torch.Generator().manual_seed(0)).to(device())
 with torch.no_grad():
     panels = {"noisy": noisy_photo, "convolution": convolution(noisy_photo)}
-    panels["bilateral filter"] = rivals.bilateral_filter(noisy_photo, 5, *widths)
+    panels["bilateral filter"] = rivals.bilateral_filter(
+        noisy_photo, 5, *without_itself, itself=False
+    )
     panels["local attention"] = denoiser(noisy_photo)
 figures.show_restored(panels, photo.to(device()))
 
@@ -592,7 +607,7 @@ figures.show_restored(panels, photo.to(device()))
 # | --- | --- |
 # | 1 | says what is saved, and that it depends on the window |
 # | 1 | names a task in which the weights must depend on the content, with a number |
-# | 1 | names what a convolution does better: it subtracts |
+# | 1 | names what a convolution does better, subtract, or what attention needs for it: a linear layer after it |
 # | 1 | asks for a control: equal parameters, equal updates, a filter without training |
 # | 1 | is clear and short |
 #
@@ -606,15 +621,14 @@ figures.show_restored(panels, photo.to(device()))
 #   sides of a border meet there. All queries of a block share their keys, so one matrix product suffices. Its relative positions are one
 #   learned number for each offset, the same for all queries: your $q^\top r$ with a fixed $q$.
 # - **Strides.** The paper halves the resolution by averaging 2 × 2 pixels after an attention. HaloNet (Vaswani et al. 2021,
-#   https://arxiv.org/abs/2103.12731) gives only every second pixel a query, as your functions do with a stride; Swin joins the features
-#   of 2 × 2 pixels in a linear layer.
-# - **Windows after all.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
+#   https://arxiv.org/abs/2103.12731) gives only every second pixel a query, as your functions do with a stride.
+# - **Windows again.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
 #   window again, with kernels written for it; at the border the window moves inside, and no mask is needed.
 # - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
-# - **Convolutions answer.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
+# - **Convolutions again.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
 #   windows of 7 × 7, and is level with Swin on ImageNet.
 # - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, language
-#   models within one that ends at the token itself (the left matrix of section 2; lecture 17). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
+#   models within one that ends at the token itself (the left matrix of section 2; lecture 17). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) kept a cache of the last 4,096 tokens in every layer;
 #   Gemma 3 (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
 #
 # **Further reading.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3 and section 2.2
@@ -659,6 +673,11 @@ claim("10.cost", fewer=fewer, less=less)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Change the width and the stride. For which window sizes is the convolution cheaper?
+#
+# <details><summary>Answer</summary>
+#
+# For windows of one pixel; with a stride of 2 or 3 for those of 3 × 3, too: attention computes keys and values at all pixels, whatever
+# the stride.</details>
 
 
 # %% tags=["interactive"]
@@ -671,14 +690,17 @@ def draw_costs(width=32, stride=1):
 explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 
 # %% [markdown]
-# ## Where a convolution is the better tool
+# ## What subtracts?
 #
 # Digits are recognised by their strokes, and a stroke is found by *subtracting* the pixels beside it. A head of attention has
-# positive weights that sum to 1: only the layer after it can subtract. In a recorded study, two residual layers over windows of 3 × 3 read digits of 14 × 14 pixels:
-# convolutions, local attention, or one of each, 2,000 updates each at the best of four learning rates.
+# positive weights that sum to 1: only a linear layer after it can subtract what two heads found. In a recorded study, two residual
+# layers over windows of 3 × 3 read digits of 14 × 14 pixels: convolutions, local attention, or one of each, 2,000 updates at the best of
+# four learning rates. The attention there is followed by a norm and a ReLU alone. A second study gives it the layer $W_o$ that every
+# Transformer has there, a matrix of 16 × 16, at one learning rate.
 
 # %%
 study = show_study("10_larger_pictures")
+with_layer = recorded("10_output_layer")
 
 # %% tags=["nbval-check-output"]
 read = {
@@ -690,12 +712,13 @@ read = {
     )
 }
 narrow = study.scores("convolution, width 8", "accuracy")
-claim("10.digits", narrow=narrow, **read)
+layer = with_layer.scores("local attention and a linear layer, width 16", "accuracy")
+claim("10.digits", narrow=narrow, layer=layer, **read)
 
 # %% [markdown]
-# If only the first layer is a convolution, two thirds of the gap close: in the paper, too, networks with convolutions in the early
-# groups of layers and attention in the later ones do best (section 4.3). Attention saves parameters here, but so does a narrower
-# convolution, and with fewer parameters it is more accurate.
+# $W_o$ closes most of the gap, with half the weights of the convolution: what attention lacked was a way to subtract what it has averaged. A
+# convolution as the first layer closes some of it, too: in the paper, networks with convolutions in the early groups of layers and
+# attention in the later ones do best (section 4.3).
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a network of local attention

@@ -39,7 +39,7 @@ def show_bands() -> None:
     pixel, of_block = torch.cartesian_prod(torch.arange(5), torch.arange(7)), torch.cartesian_prod(*2 * [torch.arange(6) // 3])
     back = token[:, None] - token
     allowed = {
-        "text: the last 4 of 12 tokens": (back >= 0) & (back < 4),
+        "text: a token and the 3 before it": (back >= 0) & (back < 4),
         "5 × 7 image: windows of 3 × 3": ((pixel[:, None] - pixel).abs() <= 1).all(-1),
         "6 × 6 image: blocks of 3 × 3": (of_block[:, None] == of_block).all(-1),
     }
@@ -82,7 +82,9 @@ def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column
     same = (clean == clean[:, row, column, None, None]).all(0).cpu()
     top, left = max(row - size, 0), max(column - size, 0)
     near = slice(top, row + size + 1), slice(left, column + size + 1)
-    panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0), "weights": over}
+    on_pane = over[same].nansum().item()
+    panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0)}
+    panels[f"weights, {on_pane:.0%} on its pane"] = over
     show(
         pictures(
             {name: image[near] for name, image in panels.items()},
@@ -90,7 +92,7 @@ def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column
             most=weights[row, column].max().item(),
         ),
         alt=f"The surroundings of the pixel ({row}, {column}), and its weights in a window of {size} × {size}: "
-        f"{over[same].nansum().item():.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
+        f"{on_pane:.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
     )
 
 

@@ -59,6 +59,27 @@ def best_bilateral_filter(noisy: Tensor, clean: Tensor, size: int, itself: bool 
     return min(tried, key=lambda widths: F.mse_loss(bilateral_filter(noisy, size, *widths, itself), clean).item())
 
 
+def twice(images: Tensor, size: int, first: tuple[float, float], second: tuple[float, float]) -> Tensor:
+    """Filter the filtered images again: the second pass compares smoothed colours. Neither includes the pixel itself.
+
+    Args:
+        images: (B, 3, H, W).
+        size: side of the window of one pass; both together see 2 · size - 1.
+        first: standard deviations (near, alike) of the first pass.
+        second: those of the second.
+    """
+    return bilateral_filter(bilateral_filter(images, size, *first, itself=False), size, *second, itself=False)
+
+
+def best_twice(noisy: Tensor, clean: Tensor, size: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the widths of `twice`: of the first pass the best alone, of the second the best after it."""
+    first = best_bilateral_filter(noisy, clean, size, itself=False)
+    once = bilateral_filter(noisy, size, *first, itself=False)
+    tried = [(near, alike) for near in (1.0, 1.5, 2.0, 3.0) for alike in (0.1, 0.15, 0.2, 0.3, 0.4)]
+    second = min(tried, key=lambda widths: F.mse_loss(bilateral_filter(once, size, *widths, itself=False), clean).item())
+    return first, second
+
+
 def median(images: Tensor, size: int) -> Tensor:
     """Take the median of each channel in each window."""
     return torch.from_numpy(median_filter(images.cpu().numpy(), (1, 1, size, size), mode="nearest")).to(images)

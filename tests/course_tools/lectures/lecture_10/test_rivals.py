@@ -59,3 +59,14 @@ def test_a_bilateral_filter_may_leave_out_the_pixel_itself():
     filtered = rivals.bilateral_filter(image, 3, near=1e6, alike=30.0, itself=False)
     assert filtered[0, 0, 2, 2] == 0
     assert filtered[0, 0, 2, 3] == pytest.approx(1 / 8, abs=1e-3)
+
+
+def test_two_passes_see_the_neighbours_of_the_neighbours_and_restore_more_than_one():
+    image = torch.rand(1, 3, 9, 11, requires_grad=True)
+    rivals.twice(image, 3, (2.0, 0.5), (2.0, 0.5))[0, :, 4, 5].sum().backward()
+    rows, columns = image.grad[0].abs().sum(0).nonzero().T
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (2, 6, 3, 7)
+    noisy, clean = next(noisy_glass(0, 20))
+    first, second = rivals.best_twice(noisy, clean, 3)
+    once = rivals.bilateral_filter(noisy, 3, *first, itself=False)
+    assert decibels(rivals.twice(noisy, 3, first, second), clean) > decibels(once, clean) + 0.5
