@@ -39,7 +39,7 @@ def show_bands() -> None:
     pixel, of_block = torch.cartesian_prod(torch.arange(5), torch.arange(7)), torch.cartesian_prod(*2 * [torch.arange(6) // 3])
     back = token[:, None] - token
     allowed = {
-        "text: a token and the 3 before it": (back >= 0) & (back < 4),
+        "text: a token and 3 before it": (back >= 0) & (back < 4),
         "5 × 7 image: windows of 3 × 3": ((pixel[:, None] - pixel).abs() <= 1).all(-1),
         "6 × 6 image: blocks of 3 × 3": (of_block[:, None] == of_block).all(-1),
     }

@@ -21,7 +21,7 @@ def test_costs_are_those_of_windows_from_1_to_11(capsys):
 def test_bands_count_their_pairs(capsys):
     show_bands()
     text = capsys.readouterr().out
-    assert "text: a token and the 3 before it, 42 of 144 pairs" in text
+    assert "text: a token and 3 before it, 42 of 144 pairs" in text
     assert "windows of 3 × 3, 247 of 1,225 pairs" in text
     assert "blocks of 3 × 3, 324 of 1,296 pairs" in text
 
