@@ -43,8 +43,8 @@ from course_lib.primitives import layer_norm, patchify, unpatchify
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_13 import experiments, figures, rival, rivals
 from course_tools.lectures.lecture_13.puzzles import H, N, P, W, counterparts
-from course_tools.lectures.lecture_13.puzzles import draw_puzzles, on_either_side
-from course_tools.lectures.lecture_13.puzzles import through_bundle
+from course_tools.lectures.lecture_13.puzzles import draw_puzzles, from_many_crops
+from course_tools.lectures.lecture_13.puzzles import on_either_side, through_bundle
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import progress, show_study, source
 from course_tools.notebook.authorship import whose
@@ -113,7 +113,7 @@ def marked(model, puzzles):
     return model(4 * puzzles.images - 2) > 0
 
 
-def right(model, puzzles):
+def accuracy(model, puzzles):
     """The share of right marks."""
     return (marked(model, puzzles) == puzzles.differs).float().mean().item()
 
@@ -127,13 +127,13 @@ without = learn(rivals.convolutions().to(device()), known)
 # %% tags=["nbval-check-output"]
 claim(
     "13.bundle",
-    ordered=right(with_order, unseen_in_order),
-    mixed=right(without, unseen),
+    ordered=accuracy(with_order, unseen_in_order),
+    mixed=accuracy(without, unseen),
 )
 
 # %% [markdown]
-# More training hardly helps; the figure of section 4 shows it. We need a layer that assumes nothing about which places belong
-# together, and can *learn* it.
+# More training hardly helps, and larger windows help only in part, as section 4 shows. We need a layer that assumes nothing about
+# which places belong together, and can *learn* it.
 #
 # ## 2 Token mixing
 #
@@ -343,8 +343,8 @@ nearest = rivals.nearest_known(known, unseen.images)
 # %% tags=["nbval-check-output"]
 claim(
     "13.mixer",
-    mixer=right(mixer, unseen),
-    alone=right(alone, unseen),
+    mixer=accuracy(mixer, unseen),
+    alone=accuracy(alone, unseen),
     distances=(by_distances == unseen.differs).float().mean(),
     nearest=(nearest == unseen.differs).float().mean(),
 )
@@ -354,8 +354,9 @@ claim(
 # the distances of a patch to all others, where the Mixer reads pixels. Some patches were replaced by one that looks the same, so an
 # accuracy of 1 is out of reach.
 #
-# The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. The study trains both to their end,
-# and the convolutions, all with about as many parameters; a hidden layer over all pixels gets five times as many.
+# The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. In a third model, the weights between
+# places are *free*: one parameter for each pair and head, in place of attention. The study trains these and the convolutions with
+# about as many parameters; windows over the whole image get almost three times as many, a hidden layer over all pixels five times.
 #
 # **Predict.** How does the Vision Transformer compare with the Mixer?
 #
@@ -372,12 +373,13 @@ claim(
 
 # %%
 source(rivals.vision_transformer)
+source(rivals.FreeWeights)
 study = show_study("13_bundle")
 updates = {
     name: next(
         int(step) for step, share in zip(*study.curve(name), strict=True) if share > 0.9
     )
-    for name in ("Mixer", "Vision Transformer")
+    for name in ("Mixer", "free weights", "Vision Transformer")
 }
 one = torch.zeros(1, 3, H, W)
 work = multiply_adds(
@@ -393,12 +395,18 @@ claim(
     vit_after=updates["Vision Transformer"],
     work=work,
 )
+claim(
+    "13.free",
+    free=study.scores("free weights", "right marks"),
+    after=updates["free weights"],
+    wide=study.scores("wide convolutions", "right marks"),
+    narrow=study.scores("convolutions", "right marks"),
+)
 
 # %% [markdown]
-# In the end the two are level. How many updates the Vision Transformer needs depends on its recipe: with larger positions at the start
-# and twice the rate, we saw it need fewer. **The Mixer is the right tool here because which places belong together is the same in every
-# image: it is stored in weights, and need not be computed from each image.** (Not every puzzle favours it: section 6.) Even a single
-# linear map of the places in each block is enough, since channel mixing can compare: 0.953 (*Going further*).
+# In the end Mixer, free weights and Vision Transformer are level. **Weights between places are the right tool here because which places
+# belong together is the same in every image: it need not be computed from each.** (Not every puzzle favours the Mixer: section 6.)
+# A linear map of the places is enough, since channel mixing can compare. The convolutions lacked reach, above all.
 #
 # Fixed weights can also answer a question that depends on what the places show, as that about the pin of lecture 11: token mixing
 # carries what the pin shows to all places, and channel mixing compares. But we found that this takes many more updates than attention.
@@ -467,8 +475,8 @@ torch.testing.assert_close(*losses, atol=1e-3, rtol=1e-3)  # ten updates, both o
 # %% tags=["nbval-check-output"]
 claim(
     "13.order",
-    as_is=right(mixer, unseen_in_order),
-    rewired=right(moved(mixer, back), unseen_in_order),
+    as_is=accuracy(mixer, unseen_in_order),
+    rewired=accuracy(moved(mixer, back), unseen_in_order),
 )
 
 # %% [markdown] tags=["predict"]
@@ -509,7 +517,9 @@ figures.show_dependence(depends, order)
 found = depends.clone().fill_diagonal_(0).argmax(1).cpu()
 
 # %% tags=["nbval-check-output"]
-claim("13.wires", found=int((found == counterparts(order)).sum()))
+alike = rivals.often_alike(known.images).cpu()
+partners = counterparts(order)
+claim("13.wires", found=(found == partners).sum(), alike=(alike == partners).sum())
 
 
 # %% tags=["interactive"]
@@ -522,7 +532,7 @@ explore(draw_place, place=(0, 31))
 
 # %% [markdown]
 # The numbers in the explorer are places at the *start* of the bundle. The Mixer has found which strands belong together, but not their
-# order: the map is sorted by the true one.
+# order: the map is sorted by the true one. Nor are marks needed for it: counterparts are more often alike than other patches.
 
 # %% [markdown] tags=["predict"]
 # But the sorted map is not symmetric: compare columns 0 to 3, of the left copy, with columns 4 to 7. Both marks of a pair change much with its patch in the right copy, and little with its patch in
@@ -542,8 +552,8 @@ explore(draw_place, place=(0, 31))
 # a pair is exchanged, its neighbours still show that the right one fits.</details>
 
 # %% [markdown]
-# If so, the map must become symmetric where either copy may hold the replaced patch. And the first Mixer must do worse if a pair
-# stands among patches of another puzzle, which show nothing about it.
+# If so, the map must become symmetric if the surroundings tell nothing. So train on puzzles that differ in one thing: their 16 pairs
+# come from 16 different crops. And the first Mixer must do worse if a pair stands among patches of another puzzle.
 
 
 # %%
@@ -567,34 +577,46 @@ def by_side(depends):
     return changes[left].mean(), changes[~left].mean()
 
 
-source(on_either_side)
-either, unseen_either = (
-    through_bundle(on_either_side(made, seed), order)
-    for seed, made in enumerate((in_order, unseen_in_order))
+source(from_many_crops)
+patchwork, unseen_patchwork = (
+    through_bundle(from_many_crops(made), order) for made in (in_order, unseen_in_order)
 )
 torch.manual_seed(0)
-fair = learn(PuzzleMixer().to(device()), either, lr=1.2e-2)
-left, right_side = by_side(depends)
-fair_left, fair_right = by_side(dependence(fair, unseen_either.images[:200]))
+second = learn(PuzzleMixer().to(device()), patchwork, lr=1.2e-2)
+left, right = by_side(depends)
+second_left, second_right = by_side(dependence(second, unseen_patchwork.images[:200]))
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.sides",
     left=left,
-    right=right_side,
-    fair_left=fair_left,
-    fair_right=fair_right,
+    right=right,
+    second_left=second_left,
+    second_right=second_right,
     pair=on_one_pair(mixer, unseen),
-    fair_pair=on_one_pair(fair, unseen_either),
+    second_pair=on_one_pair(second, unseen),
+)
+names = ("Mixer", "free weights", "Vision Transformer")
+scores = [study.scores(f"{name}, either copy", "right marks") for name in names]
+either, unseen_either = (
+    through_bundle(on_either_side(made, seed), order)
+    for seed, made in enumerate((in_order, unseen_in_order))
+)
+logistic = rivals.by_distances(either, unseen_either.images) == unseen_either.differs
+claim(
+    "13.either",
+    mixer=scores[0],
+    free=scores[1],
+    vit=scores[2],
+    distances=logistic.float().mean(),
 )
 
 # %% [markdown]
 # So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
-# *its* puzzles, and is of no use where the left copy cannot be trusted. **A map of dependence shows what a model uses. It
-# need not be what you had in mind.**
+# *its* puzzles. **A map of dependence shows what a model uses. It need not be what you had in mind.**
 #
-# Where either copy may hold the replaced patch, only comparing helps, and there this Mixer is *not* the best: after 800 updates, it is
-# about level with logistic regression on the distances, and behind the Vision Transformer.
+# Where either copy may hold the replaced patch, only comparing helps, and there the Mixer is *not* the best: after 800 updates it is
+# about level with logistic regression, and behind free weights and the Vision Transformer.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -852,9 +874,9 @@ linear = learn(PuzzleMixer(linear_token_mixing).to(device()), known, lr=1.2e-2)
 # %% tags=["nbval-check-output"]
 claim(
     "13.ablated",
-    mixer=right(mixer, unseen),
-    unmixed=right(unmixed, unseen),
-    linear=right(linear, unseen),
+    mixer=accuracy(mixer, unseen),
+    unmixed=accuracy(unmixed, unseen),
+    linear=accuracy(linear, unseen),
 )
 
 # %% [markdown] tags=["try-it"]

@@ -62,6 +62,8 @@ def show_dependence(dependence: Tensor, order: Tensor) -> None:
         ax.set_title(title, fontsize=10)
         ax.set_xlabel("patch exchanged")
     axes[0].set_ylabel("mark of the place")
+    axes[1].set_xticks(range(0, len(back), GRID))
+    axes[1].tick_params(axis="x", labelsize=7)
     figure.colorbar(drawn, ax=list(axes), label="mean change of the mark")
     show(
         figure,

@@ -60,6 +60,14 @@ def on_either_side(puzzles: Puzzles, seed: int) -> Puzzles:
     return puzzles._replace(images=unpatchify(torch.where(turned, image.flip(2), image).flatten(1, 3), P, H, W))
 
 
+def from_many_crops(puzzles: Puzzles) -> Puzzles:
+    """Take the 16 pairs of each puzzle in order from 16 different puzzles: what surrounds a pair tells nothing about it."""
+    patches, pairs = patchify(puzzles.images, P), counterparts(torch.arange(N))
+    rows = torch.arange(len(patches))[:, None] + torch.minimum(torch.arange(N), pairs)  # the same for both of a pair
+    rows, places = (rows % len(patches)).to(patches.device), torch.arange(N, device=patches.device)
+    return Puzzles(unpatchify(patches[rows, places], P, H, W), puzzles.differs[rows, places])
+
+
 def counterparts(order: Tensor) -> Tensor:
     """Find for each place at the end of a bundle the place of its counterpart (32,)."""
     row, column = order // (2 * GRID), order % (2 * GRID)

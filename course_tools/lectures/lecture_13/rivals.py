@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, MultiHead
@@ -41,17 +42,37 @@ def vision_transformer(mechanism: AnyMechanism = fused_scaled_dot_product_attent
     """Make a Vision Transformer of that size, with learned positions."""
     attention = (SelfAttention(MultiHead(WIDTH, 4, mechanism=mechanism)) for _ in range(LAYERS))
     blocks = [Block(heads, FeedForward(WIDTH, 2 * WIDTH, F.gelu), WIDTH, pre_norm) for heads in attention]
-    return PatchMarker(blocks, 0.5 * torch.randn(N, WIDTH))
+    return PatchMarker(blocks, torch.randn(N, WIDTH))
+
+
+class FreeWeights(nn.Module):
+    """In place of attention: one number for each pair of places and each head, the same for every image, learned."""
+
+    def __init__(self, heads: int = 4) -> None:
+        """Draw the weights between places."""
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(heads, N, N) * N**-0.5)
+        self.value, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix the places of x (n, 32, 32)."""
+        values = rearrange(self.value(x), "n places (heads d) -> n heads places d", heads=len(self.weights))
+        return self.out(rearrange(self.weights @ values, "n heads places d -> n places (heads d)"))
+
+
+def free_weights() -> PatchMarker:
+    """Make the Vision Transformer without positions, its attention replaced by free weights between places."""
+    return PatchMarker([Block(FreeWeights(), FeedForward(WIDTH, 2 * WIDTH, F.gelu), WIDTH, pre_norm) for _ in range(LAYERS)])
 
 
 class LookAcross(nn.Module):
-    """Add to a map of features what a convolution of 3 × 3 finds whose nine places are `apart` places apart."""
+    """Add to a map of features what a convolution finds, in a window of places that are `apart` places apart."""
 
-    def __init__(self, width: int, apart: int) -> None:
-        """Set up for `width` features."""
+    def __init__(self, width: int, apart: int = 1, window: tuple[int, int] = (3, 3)) -> None:
+        """Set up for `width` features; the window has odd sides."""
         super().__init__()
         self.norm = nn.BatchNorm2d(width)
-        self.look = nn.Conv2d(width, width, 3, padding=apart, dilation=apart)
+        self.look = nn.Conv2d(width, width, window, padding=[side // 2 * apart for side in window], dilation=apart)
         self.back = nn.Conv2d(width, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,7 +82,14 @@ class LookAcross(nn.Module):
 
 def convolutions(width: int = 30) -> nn.Module:
     """Make convolutions on the patches: one whose window reaches the counterpart, one of the neighbours, one number a patch."""
-    body = nn.Conv2d(3, width, P, stride=P), LookAcross(width, GRID), LookAcross(width, 1)
+    body = nn.Conv2d(3, width, P, stride=P), LookAcross(width, GRID), LookAcross(width)
+    return nn.Sequential(*body, nn.Conv2d(width, 1, 1), nn.Flatten())
+
+
+def wide_convolutions(width: int = 16) -> nn.Module:
+    """Make convolutions on the patches whose windows reach, from each place, the whole image."""
+    whole = (2 * GRID - 1, 4 * GRID - 1)
+    body = nn.Conv2d(3, width, P, stride=P), LookAcross(width, window=whole), LookAcross(width, window=whole)
     return nn.Sequential(*body, nn.Conv2d(width, 1, 1), nn.Flatten())
 
 
@@ -85,3 +113,9 @@ def by_distances(known: Puzzles, images: Tensor) -> Tensor:
         for place, differs in enumerate(known.differs.cpu().unbind(1))
     ]
     return torch.stack(marks, 1).to(images.device)
+
+
+def often_alike(images: Tensor, near: float = 1.0) -> Tensor:
+    """Find without any marks, for each place, the place whose patch is most often nearly the same: (32,)."""
+    patches = patchify(images, P)
+    return (torch.cdist(patches, patches) < near).float().mean(0).fill_diagonal_(0).argmax(1)

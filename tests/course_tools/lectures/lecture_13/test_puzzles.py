@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_13.puzzles import GRID, N, P, counterparts, draw_puzzles, through_bundle
+from course_tools.lectures.lecture_13.puzzles import GRID, N, P, counterparts, draw_puzzles, from_many_crops, through_bundle
 
 
 def test_patches_are_marked_where_they_differ_from_their_counterpart():
@@ -28,6 +28,16 @@ def test_a_bundle_moves_images_and_marks_alike_and_counterparts_follow():
     assert torch.equal(patchify(moved.images, P), patchify(puzzles.images, P)[:, order])
     assert torch.equal(moved.differs, puzzles.differs[:, order])
     assert torch.equal(order[counterpart], counterparts(torch.arange(N))[order])
+
+
+def test_pairs_of_many_crops_stay_pairs_of_one_crop_and_keep_their_places():
+    puzzles, counterpart = draw_puzzles(40, seed=1), counterparts(torch.arange(N))
+    made, before = from_many_crops(puzzles), patchify(puzzles.images, P)
+    after = patchify(made.images, P)
+    source = (after[:, None] - before).abs().amax(-1).argmin(1)  # (40, 32): the puzzle of each patch
+    assert torch.equal(source, source[:, counterpart])
+    assert all(len(row.unique()) == N // 2 for row in source)
+    assert torch.equal(made.differs, puzzles.differs.gather(0, source))
 
 
 def test_puzzles_follow_the_seed_and_unseen_ones_come_from_other_parts_of_the_photographs():
