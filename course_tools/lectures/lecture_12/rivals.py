@@ -16,6 +16,8 @@ CELLS, WIDTH = 4, 64
 """Cells in a row of the map of features, each with one query; features of a cell."""
 NO_OBJECT = 0.5
 """Weight of a query without an object in the loss of the classes."""
+LARGEST = 18
+"""The longest side of a creature in pixels."""
 
 
 def cell_centres() -> Tensor:
@@ -119,7 +121,10 @@ class OneColour:
     """Without a network: patches of one colour, and a support vector machine that says what each patch is."""
 
     def __init__(self, known: Scenes, step: float = 0.15) -> None:
-        """Learn from scenes which patches are creatures; two neighbours closer than `step` in colour join."""
+        """Learn from scenes which patches are creatures; two neighbours closer than `step` in colour join.
+
+        So do the fragments of a half hidden one: patches of nearly one mean colour, four pixels apart or less.
+        """
         from sklearn.svm import SVC
 
         self.step = step
@@ -141,30 +146,60 @@ class OneColour:
 
     def _patches(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Find patches of one colour: their scene (n,), corners (n, 4), and shape, 8 × 8 and the sides (n, 66)."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         index = torch.arange(images[:, 0].numel()).view(len(images), SIDE, SIDE)
         beside = (images[..., 1:] - images[..., :-1]).abs().amax(1) < self.step
         below = (images[..., 1:, :] - images[..., :-1, :]).abs().amax(1) < self.step
-        start = torch.cat([index[..., :-1][beside], index[:, :-1][below]]).numpy()
-        end = torch.cat([index[..., 1:][beside], index[:, 1:][below]]).numpy()
-        graph = coo_array((torch.ones(len(start)).numpy(), (start, end)), shape=(index.numel(),) * 2)
-        label = torch.from_numpy(connected_components(graph, directed=False)[1]).long().view(index.shape)
-        n = int(label.max()) + 1
-        at = torch.cartesian_prod(torch.arange(len(images)), torch.arange(SIDE), torch.arange(SIDE))
-        flat = label.flatten()
-        low, high = (
-            torch.full((n, 3), fill).scatter_reduce(0, flat[:, None].expand(-1, 3), at, how)
-            for fill, how in ((10**6, "amin"), (-1, "amax"))
-        )
+        start = torch.cat([index[..., :-1][beside], index[:, :-1][below]])
+        end = torch.cat([index[..., 1:][beside], index[:, 1:][below]])
+        label = _components(start, end, index.numel())
+        label = _fragments(images, label)[label]
+        (low, high), area = _extents(label, len(images)), torch.bincount(label)
         sides = high[:, 1:] + 1 - low[:, 1:]
-        area = torch.bincount(flat, minlength=n)
-        kept = ((sides >= 5) & (sides <= 18)).all(1) & (area >= 12)
-        scenes, shapes = low[kept, 0], []
+        kept = ((sides >= 5) & (sides <= LARGEST)).all(1) & (area >= 12)
+        scenes, shapes, label = low[kept, 0], [], label.view(index.shape)
         for number in kept.nonzero()[:, 0].tolist():
             (i, y_1, x_1), (_, y_2, x_2) = low[number].tolist(), high[number].tolist()
             mask = (label[i, y_1 : y_2 + 1, x_1 : x_2 + 1] == number).float()
             shapes.append(F.interpolate(mask[None, None], size=(8, 8), mode="bilinear").flatten())
         corners = torch.stack([low[kept, 2], low[kept, 1], high[kept, 2] + 1, high[kept, 1] + 1], 1) / SIDE
         return scenes, corners, torch.cat([torch.stack(shapes), sides[kept] / 16], 1)
+
+
+def _fragments(images: Tensor, label: Tensor, colour: float = 0.1, reach: int = 4) -> Tensor:
+    """Join patches (labels of all pixels) of nearly one mean colour that are near, and together no larger than a creature.
+
+    Returns:
+        the new label of each old one.
+    """
+    (low, high), area = _extents(label, len(images)), torch.bincount(label)
+    mean = torch.zeros(len(area), 3).index_add(0, label, images.permute(0, 2, 3, 1).reshape(-1, 3)) / area[:, None]
+    small = ((area >= 3) & (high[:, 1:] + 1 - low[:, 1:] <= LARGEST).all(1)).nonzero()[:, 0]
+    starts, ends = [], []
+    for patches in small[low[small, 0].argsort(stable=True)].split(torch.bincount(low[small, 0]).tolist()):
+        first, last, shade = low[patches, 1:], high[patches, 1:], mean[patches]
+        alike = (shade[:, None] - shade).abs().amax(-1) < colour
+        gap = torch.maximum(first[:, None] - last, first - last[:, None]).amax(-1)
+        size = torch.maximum(last[:, None], last) + 1 - torch.minimum(first[:, None], first)
+        i, j = (alike & (gap <= reach) & (size <= LARGEST).all(-1)).triu(1).nonzero(as_tuple=True)
+        starts.append(patches[i])
+        ends.append(patches[j])
+    return _components(torch.cat(starts), torch.cat(ends), len(area))
+
+
+def _components(start: Tensor, end: Tensor, n: int) -> Tensor:
+    """Number the connected components of n nodes by their edges: the component of each node."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = coo_array((torch.ones(len(start)).numpy(), (start.numpy(), end.numpy())), shape=(n, n))
+    return torch.from_numpy(connected_components(edges, directed=False)[1]).long()
+
+
+def _extents(label: Tensor, n_images: int) -> tuple[Tensor, Tensor]:
+    """Find the least and the largest image, y and x of each label of all pixels, (n, 3) each."""
+    at = torch.cartesian_prod(torch.arange(n_images), torch.arange(SIDE), torch.arange(SIDE))
+    low, high = (
+        torch.full((int(label.max()) + 1, 3), fill).scatter_reduce(0, label[:, None].expand(-1, 3), at, how)
+        for fill, how in ((10**6, "amin"), (-1, "amax"))
+    )
+    return low, high

@@ -9,6 +9,7 @@ from course_tools.lectures.lecture_12.experiments import Detections, ap50
 from course_tools.lectures.lecture_12.rivals import (
     CrowdDetector,
     OneColour,
+    _fragments,
     cell_centres,
     larger_first,
     nearest_place,
@@ -87,3 +88,17 @@ def test_patches_of_one_colour_find_creatures_that_stand_alone():
     assert p.shape == (60, 64, 2)
     assert ap50(found, unseen) > 0.9
     assert ap50(found, Scenes(unseen.images, unseen.classes, unseen.boxes.roll(1, 0))) < 0.5
+
+
+def test_fragments_of_one_colour_are_joined_and_others_are_not():
+    """Two bars of one colour, three pixels apart, with a bar of another between; a third of their colour is too far."""
+    images = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    red, blue = torch.tensor([1.0, 0, 0])[:, None, None], torch.tensor([0.0, 0, 1])[:, None, None]
+    images[0, :, 4:10, 4:6], images[0, :, 4:10, 6:8], images[0, :, 4:10, 8:10] = red, blue, red
+    images[0, :, 4:10, 20:22] = red
+    label = torch.arange(32 * 32).view(32, 32)
+    for columns in (slice(4, 6), slice(6, 8), slice(8, 10), slice(20, 22)):
+        label[4:10, columns] = int(label[4, columns.start])
+    new = _fragments(images, label.flatten())[label]
+    assert new[4, 4] == new[9, 9]
+    assert len({int(new[4, column]) for column in (4, 6, 20)}) == 3
