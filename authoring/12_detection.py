@@ -422,7 +422,7 @@ claim(
 
 # %% [markdown]
 # A creature can be found twice, or not at all. The matched network makes the first error less often than that of every cell, though
-# it misses more; and it misses less than NMS. Its 1,500 updates are too few (section 6).
+# it may miss more; and it misses less than NMS. Its 1,500 updates are too few (section 6).
 #
 # AP50 is lenient here: the box of one of two at a place counts for either. The scene above is the best of those where the matched
 # network has the right *number* of boxes and NMS has not. All pairs:
