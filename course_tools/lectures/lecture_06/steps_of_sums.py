@@ -26,12 +26,14 @@ def add(model: Adds, a: int, b: int, mask: Tensor, n_columns: int = 12) -> tuple
         n_columns: how many columns to describe, the lowest first.
 
     Returns:
-        the model's sum, the weights (n_columns, n_steps) of the steps in each column, and the columns, such as "1+0".
+        the model's sum, the weights (n_columns, n_steps) of the steps in each column, and the columns, such as "1+0",
+        or "1+0, carry" if it receives one.
     """
     pairs = torch.tensor([[2 * (a >> t & 1) + (b >> t & 1) for t in range(len(mask))]], device=device())
     logits, h = model(pairs, mask)
     total = sum(bit << t for t, bit in enumerate(logits[0].argmax(-1).tolist()))
-    columns = [f"{pair // 2}+{pair % 2}" for pair in pairs[0, :n_columns].tolist()]
+    carries = a ^ b ^ (a + b)
+    columns = [f"{a >> t & 1}+{b >> t & 1}" + ", carry" * (carries >> t & 1) for t in range(min(n_columns, len(mask)))]
     return total, halting_distribution(h)[0, :n_columns].cpu(), columns
 
 
