@@ -410,6 +410,10 @@ claim(
     cell_of_pixels=cell_of_pixels,
 )
 
+# %% [markdown] tags=["try-it"]
+# **Try it.** Ask the *untrained* encoder the same: `kind_and_cell(untrained)`. Which of the two has training brought, and which has it
+# taken away?
+
 # %% [markdown]
 # **See it.** Each point is an unseen window, drawn as the number of its kind (0 star, 1 heart, 2 umbrella, 3
 # plane, 4 telephone, 5 notes, 6 anchor, 7 horse, 8 sun, 9 scissors). **t-SNE** arranges the features in the plane so that

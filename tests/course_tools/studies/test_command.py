@@ -69,6 +69,6 @@ def test_every_record_is_that_of_its_study(name):
 def test_every_study_has_a_question_settings_a_budget_and_what_a_gpu_runs(name):
     study = load(name)
     assert study.question.endswith("?")
-    assert len(study.settings) > 1
+    assert study.settings  # one, where it adds a model to another study
     assert "Budget:" in study.text
     assert study.gpu_settings or "On a GPU" in study.text
