@@ -10,8 +10,8 @@ Over the keys j ≤ i it is causal, and S_i, z_i are the state of a recurrent ne
 
 All functions here take *features*, φ(q) and φ(k), from any feature map (`course_lib.primitives.kernels`). All give the context
 of `kernel_attention`, which is the definition, with its weights and its quadratic cost. A query without similarity to any
-visible key has context 0, as has one all of whose keys have features below 10⁻²⁸ (in float64, 10⁻²³⁰). Sums are formed in
-float32 or wider, also under autocast: in float16 they would overflow.
+visible key has context 0, as has one all of whose keys have features below 10⁻²⁸ (in float64, 10⁻²³⁰). Sums and states are
+formed in float32 or wider, also under autocast: in float16 they would overflow.
 
 `chunked_linear_attention` is the causal form to train with: on 1,000 positions 50 times as fast, in a fifteenth of the
 memory. `fast.lean_linear_attention` is for long sequences, `fast.inplace_linear_attention_step` for steps without gradients.
@@ -198,8 +198,8 @@ def linear_attention_step(
         v: its value (*batch, d_v).
 
     Returns:
-        the context of this position (*batch, d_v), 0 where φ(q)ᵀz = 0, as before any visible key; and the new S and z in
-        float32 or wider. Those given are not changed.
+        the context of this position (*batch, d_v), 0 where φ(q)ᵀz = 0, as before any visible key; and the new S and z.
+        Those given are not changed.
 
     Source: Katharopoulos et al. 2020, eqs. 18-20.
     """

@@ -41,7 +41,7 @@ def ssd(
         C: how the state is read (*batch, T, n), as a query.
 
     Returns:
-        y (*batch, T, d) in the widest dtype of the arguments, without the term D x that Mamba-2 adds.
+        y (*batch, T, d), without the term D x that Mamba-2 adds.
 
     Raises:
         ValueError: A is positive, or a dt negative.
