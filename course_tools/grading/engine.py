@@ -22,7 +22,7 @@ from course_tools.grading.files import shown
 from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.allowed_names import allowed_packed
-from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure_isolation
+from course_tools.grading.sandbox.measured_isolation import Isolation, NotIsolated, measure_isolation
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NeverLoaded, NoAnswer, NotFound, NotStarted, names_of

@@ -18,7 +18,7 @@ from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.marks import Mark
-from course_tools.grading.sandbox.isolation import NotIsolated
+from course_tools.grading.sandbox.measured_isolation import NotIsolated
 from course_tools.grading.sandbox.sandbox import SandboxFailed
 from course_tools.publishing import lectures
 from course_tools.whole_file import reason

@@ -16,7 +16,7 @@ from course_tools.grading.engine import SHORTEST, Engine, _for_student, _seconds
 from course_tools.grading.extract.notebook_reader import Cell, read_cells
 from course_tools.grading.extract.programs import Notebook, handed_out
 from course_tools.grading.sandbox import session
-from course_tools.grading.sandbox.isolation import Isolation, NotIsolated
+from course_tools.grading.sandbox.measured_isolation import Isolation, NotIsolated
 from course_tools.publishing import lectures, project_root
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.grading.conftest import submitted

@@ -9,7 +9,7 @@ from course_tools import cli as command
 from course_tools.bank import exercise, exercises
 from course_tools.grading import self_assessment
 from course_tools.grading.files import CannotGrade
-from course_tools.grading.sandbox.isolation import NotIsolated
+from course_tools.grading.sandbox.measured_isolation import NotIsolated
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.grading.student_notebooks import ROOT, student_notebook
 

@@ -19,7 +19,7 @@ from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import hardening, session, wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_packed
-from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure_isolation
+from course_tools.grading.sandbox.measured_isolation import NEEDED, Isolation, measure_isolation
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, names_of
 from course_tools.grading.sandbox.worker import ORDERS_BEFORE_HUGE_PAGES, SCRATCHES
