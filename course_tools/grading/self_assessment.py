@@ -119,8 +119,10 @@ def _reason(mark: Mark, own: float | None) -> str:
         return ""
     if own is None and mark.passed:
         return "Right; its check has not been run in your notebook."
-    failed = next((f"{f.law} {f.detail}".strip() for f in mark.findings if f.status == "fails"), "")
-    why = mark.detail or mark.misconception or failed
+    failed = next((f for f in mark.findings if f.status == "fails"), None)
+    says = failed and f"{failed.law} {failed.detail}".strip()
+    crashed = failed and failed.name == "runs"  # what it says names the line and what is missing there
+    why = mark.detail or (crashed and says) or mark.misconception or says or ""
     if mark.not_run:
         why = f"{why} Cell {mark.not_run[0].cell}, `{mark.not_run[0].line}`, did not run: {mark.not_run[0].why}."
     if own is None:

@@ -84,7 +84,7 @@ def test_where_the_points_differ_the_reason_is_given(tmp_path):
     notebook = student_notebook("04_self_attention", {"04.1": WRONG})
     found, _ = lines(tmp_path, notebook)
     assert "not run" in found["04.1"]
-    assert "You divide the scores by d_k itself." in found["04.1"]
+    assert "You divide the scores by d_k itself" in found["04.1"]
 
 
 def test_a_bug_hunt_says_nothing_of_the_students_own_answer():
