@@ -35,10 +35,10 @@ class Alone(nn.Module):
 
 
 class CrowdDetector(nn.Module):
-    """The lecture's detector, made of the parts of the library; perhaps without self-attention among its queries."""
+    """The lecture's detector, made of the parts of the library; perhaps without self-attention, or with two queries a cell."""
 
-    def __init__(self, alone: bool = False) -> None:
-        """Set up backbone, one decoder layer and two heads."""
+    def __init__(self, alone: bool = False, a_cell: int = 1) -> None:
+        """Set up backbone, one decoder layer and two heads, for `a_cell` queries at each cell."""
         super().__init__()
         self.backbone = ConvNet(3, widths=(32, 48, WIDTH), strides=(2, 2, 2))
         self.decoder = ObjectBlock(Sizes(WIDTH, 4, 2 * WIDTH, 1), fused_scaled_dot_product_attention)
@@ -46,14 +46,18 @@ class CrowdDetector(nn.Module):
             self.decoder.mixer = Alone()
         self.classify = nn.Linear(WIDTH, N_KINDS + 1)
         self.box = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
-        self.register_buffer("references", torch.cat([cell_centres(), torch.full((CELLS**2, 2), 0.36)], 1).logit())
+        references = torch.cat([cell_centres(), torch.full((CELLS**2, 2), 0.36)], 1).logit()
+        self.register_buffer("references", references.repeat(a_cell, 1))
         self.register_buffer("positions", sinusoidal_positions_2d(CELLS, CELLS, WIDTH))
-        self.queries = nn.Parameter(self.positions.clone())
+        apart = 0.0 if a_cell == 1 else 0.5 * torch.randn(a_cell * CELLS**2, WIDTH)
+        self.queries = nn.Parameter(self.positions.repeat(a_cell, 1) + apart)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (B, 16, 3) and boxes (B, 16, 4) of images (B, 3, 32, 32)."""
+        """Return logits (B, N, 3) and boxes (B, N, 4) of images (B, 3, 32, 32); N = 16 or 32."""
         cells = self.backbone(2 * images - 1).flatten(2).mT
-        x = self.decoder(cells, self.queries, cells, self.positions)
+        a_cell = len(self.queries) // CELLS**2
+        start = cells if a_cell == 1 else cells.repeat(1, a_cell, 1)
+        x = self.decoder(start, self.queries, cells, self.positions)
         return self.classify(x), (self.box(x) + self.references).sigmoid()
 
 
@@ -84,6 +88,15 @@ def larger_first(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
     centres, areas = batch[2][..., :2], batch[2][..., 2:].prod(-1)
     far = (cell_centres().to(centres)[None, :, None] - centres[:, None]).norm(dim=-1) * areas[:, None]
     return one_to_one(model, batch, lambda cost, classes: match(far, classes))
+
+
+def two_a_cell(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    """Compute the set loss of a model with two queries a cell: of two creatures at one cell, the smaller takes the second."""
+    centres, areas, real = batch[2][..., :2], batch[2][..., 2:].prod(-1), batch[1] >= 0
+    cell = (cell_centres().to(centres)[None, :, None] - centres[:, None]).norm(dim=-1).argmin(1)
+    together = (cell[:, :, None] == cell[:, None]) & real[:, None]  # (B, M, M)
+    smaller = (together & (areas[:, None] > areas[:, :, None])).any(-1)
+    return one_to_one(model, batch, lambda cost, classes: torch.where(real, cell + CELLS**2 * smaller, -1))
 
 
 def one_to_many(model: nn.Module, batch: tuple[Tensor, ...], reach: float = 0.6) -> Tensor:

@@ -15,6 +15,7 @@ from course_tools.lectures.lecture_12.rivals import (
     nearest_place,
     one_to_many,
     one_to_one,
+    two_a_cell,
 )
 
 
@@ -66,6 +67,27 @@ def test_the_larger_of_two_at_one_place_gets_the_nearest_cell():
         widths = model.boxes.grad[0, :, 2]
         assert widths.nonzero()[:, 0].tolist() == [5, 9]
         assert widths[5] < 0 < widths[9]
+
+
+def test_of_two_creatures_at_one_cell_the_smaller_gets_the_second_query():
+    """Creatures 0 and 1 stand at cell 5, in either order of size; the second query of cell 5 has the number 21."""
+    for sizes in (0.5, 0.3), (0.3, 0.5):
+        model = Says()
+        model.logits, model.boxes = (nn.Parameter(torch.full((1, 32, n), 0.4)) for n in (3, 4))
+        boxes = torch.tensor([[[0.4, 0.42, size, size] for size in sizes] + [[0.9, 0.9, 0.2, 0.2], [0.0] * 4]])
+        two_a_cell(model, (torch.zeros(1, 3, 32, 32), torch.tensor([[1, 1, 0, -1]]), boxes)).backward()
+        gradient = model.boxes.grad[0]
+        assert gradient.abs().sum(1).nonzero()[:, 0].tolist() == [5, 15, 21]
+        assert gradient[21, 2] > 0 > gradient[5, 2], "query 21 learns the smaller box, query 5 the larger"
+
+
+def test_two_queries_of_one_cell_start_at_one_place_and_can_be_told_apart():
+    torch.manual_seed(0)
+    model = CrowdDetector(a_cell=2)
+    logits, boxes = model(torch.rand(3, 3, 32, 32))
+    assert logits.shape == (3, 32, 3)
+    assert model.references[:16].equal(model.references[16:])
+    assert ((boxes[:, :16] - boxes[:, 16:]).abs().amax(-1) > 1e-5).all()
 
 
 def test_queries_that_are_alone_do_not_know_of_each_other():
