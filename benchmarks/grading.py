@@ -21,8 +21,8 @@ import psutil
 
 from course_tools.bank import exercises
 from course_tools.grading.batch import grade_notebook
-from course_tools.grading.engine import Engine
 from course_tools.grading.intake.recognise import Course
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.lms.nbgrader import export
 from course_tools.publishing import lectures, project_root
 

@@ -297,7 +297,7 @@ def _progress(options: argparse.Namespace, rest: list[str]) -> int:
 
 def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import GradingOptions
-    from course_tools.grading.engine import Engine
+    from course_tools.grading.judge_notebook import Engine
     from course_tools.grading.lms.variant_notebooks import read_secret
     from course_tools.grading.pipeline import Tables, dry_run, grade, nowhere
     from course_tools.grading.policy import NO_RULES, Policy

@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from course_tools.checks.exercise import Exercise
-from course_tools.checks.verdict import Verdict, judge
+from course_tools.checks.judge_answer import Verdict, judge
 
 LECTURES = tuple(sorted(found.name.removeprefix("lecture_") for found in iter_modules(__path__) if found.ispkg))
 """Numbers of the lectures that have exercises: the folders `lecture_NN`."""

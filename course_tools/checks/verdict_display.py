@@ -11,7 +11,7 @@ from html import escape
 from typing import NamedTuple
 
 from course_tools.checks.inline_markup import to_html
-from course_tools.checks.verdict import PERHAPS, Finding, Verdict
+from course_tools.checks.judge_answer import PERHAPS, Finding, Verdict
 
 _AGAIN = "It fails in the same way as before."
 _PLANTED = "This version was made wrong on purpose. Your own function is checked in another cell."

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from course_tools.checks.exercise import Answer, Exercise, Property
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import Call
 from course_tools.checks.time_limit import guarded
-from course_tools.checks.verdict import Examination
 from course_tools.exams.printed_code import Footnote, Unprintable, footnotes, printed
 
 KINDS = ("diagnose", "predict", "shape", "repair")

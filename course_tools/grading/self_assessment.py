@@ -13,10 +13,10 @@ from pathlib import Path
 from course_tools.bank import exercise
 from course_tools.bank.variants import variants
 from course_tools.grading.batch import grade_notebook
-from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.recognise import Course
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox.measured_isolation import NotIsolated
 from course_tools.grading.sandbox.sandbox import SandboxFailed

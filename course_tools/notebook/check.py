@@ -9,7 +9,7 @@ from course_tools.bank import exercise
 from course_tools.bank.variants import variant as variant_of
 from course_tools.bank.variants import varied
 from course_tools.checks import Exercise, Verdict
-from course_tools.checks.verdict import FailingInput, judge
+from course_tools.checks.judge_answer import FailingInput, judge
 from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell, in_this_shell
 from course_tools.notebook.own_functions import accept

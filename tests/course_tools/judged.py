@@ -5,9 +5,9 @@ from functools import cache
 from course_tools.bank import exercise
 from course_tools.checks import Verdict
 from course_tools.checks.exercise import Answer
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import Outcome, watch
 from course_tools.checks.time_limit import guarded
-from course_tools.checks.verdict import Examination
 
 
 def examination(id: str, seed: int = 0) -> Examination:

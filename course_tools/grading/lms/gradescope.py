@@ -18,10 +18,10 @@ from pathlib import Path
 from course_tools.bank import exercise, exercises
 from course_tools.command_failed import CommandFailed
 from course_tools.grading.batch import GradingEngine, GradingOptions, grade_all
-from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded
 from course_tools.grading.report.html import html

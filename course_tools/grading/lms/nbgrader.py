@@ -18,10 +18,10 @@ from nbformat.v4 import new_output
 
 from course_tools.bank import exercise
 from course_tools.grading.batch import GradingEngine
-from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell, within_limits
 from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.recognise import Course
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.marks import Mark
 from course_tools.grading.report.student_page import section
 from course_tools.publishing import lectures

@@ -84,7 +84,7 @@ def held_out() -> set[Path]:
 def secrets() -> list[str]:
     """Files that must never be readable, for the test of the isolation layers: references and checks."""
     folder = Path(course_lib.__file__).parents[1]
-    names = ("course_lib/attention/core.py", "course_tools/checks/verdict.py")
+    names = ("course_lib/attention/core.py", "course_tools/checks/judge_answer.py")
     return [str(folder / name) for name in names if (folder / name).exists()]
 
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from course_tools.checks import time_limit
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import Outcome, ends_early
 from course_tools.checks.time_limit import TimedOut
-from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Needed, Program
 from course_tools.grading.sandbox import hardening, response_validation, wire_protocol
 

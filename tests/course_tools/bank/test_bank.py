@@ -11,9 +11,9 @@ import jaxtyping
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import copied
 from course_tools.checks.time_limit import guarded
-from course_tools.checks.verdict import Examination
 from tests.course_tools.conftest import each_exercise
 from tests.course_tools.judged import judged, misconception
 

@@ -26,9 +26,9 @@ from course_tools.bank.lecture_14.train_linear_transformer import SmallLinearTra
 from course_tools.bank.lecture_14.train_linear_transformer import submit as submit_linear
 from course_tools.bank.stepwise_models import steps
 from course_tools.checks import Exercise
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, Recorder, _read, measure
-from course_tools.checks.verdict import Examination
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
 from tests.course_tools.judged import examination, judged, misconception, outcomes
 

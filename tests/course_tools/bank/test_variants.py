@@ -15,7 +15,7 @@ from course_tools.bank.variants import (
     variants,
     varied,
 )
-from course_tools.checks.verdict import Examination
+from course_tools.checks.judge_answer import Examination
 
 NAMED = pytest.mark.parametrize("other_way", VARIANTS, ids=lambda one: f"{one.exercise} {one.name}")
 

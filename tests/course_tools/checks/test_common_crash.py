@@ -16,8 +16,8 @@ from course_lib.primitives import layer_norm, rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks.common_crash import KINDS
 from course_tools.checks.exercise import Severity
+from course_tools.checks.judge_answer import ONLY_CRASHES
 from course_tools.checks.outcome import observe
-from course_tools.checks.verdict import ONLY_CRASHES
 from tests.course_tools.bank.answers.unusual import raises
 
 

@@ -10,8 +10,8 @@ from course_lib.attention.linear import divide, mask_features
 from course_tools.bank import exercise
 from course_tools.checks.cost import CostCounter
 from course_tools.checks.exercise import Exercise, costs_at_most, has_shape, loops_at_most, runs_on
+from course_tools.checks.judge_answer import judge
 from course_tools.checks.outcome import observe
-from course_tools.checks.verdict import judge
 
 X, Y = torch.randn(5, 7), torch.randn(7, 11)
 TABLE, PLACES = torch.randn(101, 3), torch.tensor([2, 97])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from course_tools.checks import Exercise
 from course_tools.checks.common_crash import KINDS
-from course_tools.checks.verdict import Verdict
+from course_tools.checks.judge_answer import Verdict
 from tests.course_tools.judged import examination, outcomes
 
 

@@ -277,7 +277,7 @@ def test_a_forbidden_function_is_noticed_in_another_thread():
 def test_an_exercise_that_forbids_autograd_may_still_have_its_gradients_judged():
     asked = exercise("01.1")
     judged = type(asked)(**{**vars(asked), "forbids": {torch.autograd.grad: "by hand."}})
-    judge = importlib.import_module("course_tools.checks.verdict").judge
+    judge = importlib.import_module("course_tools.checks.judge_answer").judge
     assert judge(judged, rnn_step).passed
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from course_tools.bank import exercise
 from course_tools.checks import Exercise
-from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import handed_out
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.marks import Mark
 
 

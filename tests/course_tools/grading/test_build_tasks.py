@@ -4,7 +4,7 @@ import torch
 
 from course_tools.bank import exercise
 from course_tools.bank.lecture_07 import train_gpt
-from course_tools.checks.verdict import judge
+from course_tools.checks.judge_answer import judge
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook
 from course_tools.publishing.nbgrader_cells import STUB

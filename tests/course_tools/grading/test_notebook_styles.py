@@ -14,9 +14,9 @@ import pytest
 
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks import Exercise
-from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook, handed_out
+from course_tools.grading.judge_notebook import Engine
 from tests.course_tools.grading.conftest import is_answer, submitted
 from tests.course_tools.grading.test_bank import as_a_cell
 

@@ -11,8 +11,8 @@ import pytest
 from course_tools import cli as command
 from course_tools.bank import exercises
 from course_tools.grading.batch import GradingOptions
-from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.lms.canvas_api import Sent
 from course_tools.grading.pipeline import Tables, dry_run, grade
 from course_tools.grading.policy import Policy

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from course_tools.bank import exercise
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import watch
 from course_tools.checks.training_record import MOST_LOSSES, RecordedLosses
-from course_tools.checks.verdict import Examination
 from course_tools.notebook import check
 from course_tools.notebook.answer_lookup import NamedAnswer
 from course_tools.notebook.training_curve import block_means, show_recorded_losses, show_training, trained_with_losses

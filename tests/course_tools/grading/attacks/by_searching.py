@@ -120,7 +120,7 @@ def the_bank_of_answers(host, *inputs):
 
 def the_check_itself(host, *inputs):
     """The check is asked to judge, and its verdict is handed in."""
-    from course_tools.checks.verdict import judge
+    from course_tools.checks.judge_answer import judge
     from course_tools.notebook import check
 
     return (check("02.2", lambda *a: None), judge) if inputs else None

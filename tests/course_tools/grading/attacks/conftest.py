@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from course_tools.checks import Exercise
-from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.marks import Mark
 from tests.course_tools.grading.attacks.host import SECRET, SECRET_NAME, Host, changes, state_of_the_grader
 from tests.course_tools.grading.attacks.stage import Outside, general_scores, honest, submission

@@ -78,7 +78,7 @@ def additive_scores(q, k, W, U, v):
 """
 NAIVE = """
 import json, os, resource, sys
-from course_tools.bank import exercise; from course_tools.checks.verdict import judge
+from course_tools.bank import exercise; from course_tools.checks.judge_answer import judge
 
 asked = exercise("02.2")
 judge(asked, asked.reference, 7)

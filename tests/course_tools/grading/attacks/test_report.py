@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from course_tools.grading.batch import GradingOptions
-from course_tools.grading.engine import Engine
+from course_tools.grading.judge_notebook import Engine
 from course_tools.grading.pipeline import grade
 from course_tools.grading.report.class_page import SCRIPT
 from tests.course_tools.grading.attacks.stage import ROOT, honest, submission

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from course_tools.bank import exercises
-from course_tools.checks.verdict import judge
+from course_tools.checks.judge_answer import judge
 from course_tools.grading.extract.programs import Notebook
 from tests.course_tools.grading.attacks.conftest import SEED
 from tests.course_tools.grading.attacks.stage import general_scores, handed_out, submission

@@ -6,8 +6,8 @@ import torch
 
 from course_tools.checks.cost import Cost
 from course_tools.checks.failed_operation import FailedOperation, Operand
+from course_tools.checks.judge_answer import is_same
 from course_tools.checks.outcome import NotAFunction, TimedOut
-from course_tools.checks.verdict import is_same
 from course_tools.grading.sandbox.response_validation import HIDDEN, error_of, outcome_of, without_values
 from course_tools.grading.sandbox.wire_protocol import Malformed, flat
 

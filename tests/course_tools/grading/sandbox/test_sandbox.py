@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from course_tools.bank import exercise
-from course_tools.checks.verdict import Examination
+from course_tools.checks.judge_answer import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import hardening, session, wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_packed

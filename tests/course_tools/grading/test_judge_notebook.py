@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from course_tools.bank import exercise, exercises, verdict
+from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import TimedOut
-from course_tools.checks.verdict import Examination
-from course_tools.grading.engine import SHORTEST, Engine, _for_student, _seconds
 from course_tools.grading.extract.notebook_reader import Cell, read_cells
 from course_tools.grading.extract.programs import Notebook, handed_out
+from course_tools.grading.judge_notebook import SHORTEST, Engine, _for_student, _seconds
 from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.measured_isolation import Isolation, NotIsolated
 from course_tools.publishing import lectures, project_root
@@ -213,8 +213,8 @@ def test_a_hang_in_one_case_keeps_the_points_of_the_others(mark_of, monkeypatch)
 def short_of_time(monkeypatch):
     """The limits of the engine, a twentieth as long: 0.5 seconds for an answer, 1 for all that do not end, 0.05 at least."""
     monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 0.5)
-    monkeypatch.setattr("course_tools.grading.engine.NOTEBOOK_ALLOWANCE", 1.0)
-    monkeypatch.setattr("course_tools.grading.engine.SHORTEST", 0.05)
+    monkeypatch.setattr("course_tools.grading.judge_notebook.NOTEBOOK_ALLOWANCE", 1.0)
+    monkeypatch.setattr("course_tools.grading.judge_notebook.SHORTEST", 0.05)
 
 
 def with_endless(body, ids):
@@ -252,7 +252,7 @@ def test_answers_that_do_not_end_share_one_allowance(engine, short_of_time, monk
 
 def test_honest_answers_after_those_that_do_not_end_earn_their_points(engine, monkeypatch):
     monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 0.5)
-    monkeypatch.setattr("course_tools.grading.engine.NOTEBOOK_ALLOWANCE", 1.0)
+    monkeypatch.setattr("course_tools.grading.judge_notebook.NOTEBOOK_ALLOWANCE", 1.0)
     endless = ORDINARY[:3]
     marks = engine.grade(with_endless("\n    while True: pass", endless), "04")
     assert [mark.exercise for mark in marks if not mark.passed] == endless
@@ -316,7 +316,8 @@ def test_a_dead_zygote_costs_no_mark(mark_of):
 
 def test_isolation_that_is_required_and_missing_stops_at_once(monkeypatch):
     monkeypatch.setattr(
-        "course_tools.grading.engine.measure_isolation", lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",))
+        "course_tools.grading.judge_notebook.measure_isolation",
+        lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",)),
     )
     with pytest.raises(NotIsolated, match=r"Isolation is required.*Landlock.*read core\.py"), Engine(require_isolation=True):
         pass

@@ -10,7 +10,7 @@ from course_lib.attention import attend, multi_head_attention, scaled_dot_produc
 from course_lib.generation import top_k
 from course_lib.primitives import bptt_step, causal_mask, encode, lstm_step, rnn_step
 from course_tools.bank import UnknownExercise, exercise, verdict
-from course_tools.checks.verdict import with_values
+from course_tools.checks.judge_answer import with_values
 from tests.course_tools.bank.answers.unusual import failing, raises
 from tests.course_tools.judged import judged
 
@@ -127,7 +127,7 @@ def test_another_seed_draws_other_inputs():
 def test_a_reference_that_fails_is_reported_as_ours_and_not_as_the_students():
     asked = exercise("01.1")
     broken = type(asked)(**{**vars(asked), "reference": raises(ValueError("ours"))})
-    judge = importlib.import_module("course_tools.checks.verdict").judge
+    judge = importlib.import_module("course_tools.checks.judge_answer").judge
     with pytest.raises(RuntimeError, match=r"the reference of 01\.1 fails its own property 'runs'"):
         judge(broken, rnn_step)
 

@@ -13,9 +13,9 @@ from types import TracebackType
 
 from course_tools.bank.variants import variant, variants, varied
 from course_tools.checks import Exercise, Finding
+from course_tools.checks.judge_answer import Examination, by_shape
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import LOOKED, SWITCHED_OFF, TimedOut
-from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook, handed_out
 from course_tools.grading.files import shown
