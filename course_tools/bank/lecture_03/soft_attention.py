@@ -167,6 +167,15 @@ def weighs_regions_without_an_axis(regions, h, W_a, W_h, v):
     return (weights * regions).sum(1), weights
 
 
+@wrong.detail
+def takes_the_weights_of_a_batch_for_one_matrix(regions, h, W_a, W_h, v):
+    """You multiply the weights (B, L) by the regions (B, L, d_a) with `@`, which takes the weights of all images for *one*
+    matrix and gives (B, B, d_a). In lecture 02 they had an axis of queries; here there is one query, so give them an axis of
+    size 1, weights[:, None] @ regions, and remove it afterwards."""
+    weights = (_hidden(regions, h, W_a, W_h) @ v).softmax(-1)
+    return weights @ regions, weights
+
+
 @wrong.part
 def takes_a_softmax_over_one_score(regions, h, W_a, W_h, v):
     """Your scores are (B, L, 1), and your softmax runs over this last axis of size 1, so that all weights are 1. It runs over

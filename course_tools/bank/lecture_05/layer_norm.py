@@ -50,6 +50,13 @@ def normalises_each_feature_over_the_batch(x, gain, bias, epsilon=1e-5):
 
 
 @wrong.idea
+def normalises_over_the_first_axis(x, gain, bias, epsilon=1e-5):
+    """You take mean and variance over axis 0, the batch: that is batch normalisation, and a batch of one has no variance to
+    divide by. Each vector is normalised by its own features, over the last axis."""
+    return (x - x.mean(0)) / (x.var(0) + epsilon).sqrt() * gain + bias
+
+
+@wrong.idea
 def averages_over_everything(x, gain, bias, epsilon=1e-5):
     """You take one mean and one variance of the whole tensor. Each vector needs its own, or it depends on the rest of the
     batch."""
