@@ -138,9 +138,10 @@ def summary(progress: Progress, lecture: str) -> str:
     asked = exercises(lecture)
     mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
-    points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked if not item.extra)} points"
+    core = [item for item in asked if not item.extra]
     extra = sum(mine[item.id].points for item in asked if item.extra and item.id in mine)
-    points += f", {extra} of them extra" if extra else ""
+    points = f"{sum(item.points for item in mine.values()) - extra} of {sum(item.points for item in core)} points"
+    points += f" and {extra} extra" if extra else ""
     made, right = predicted(progress, lecture)
     predictions_right = f", {right} of {made} predictions right" if made else ""
     text = f"Lecture {lecture}: {solved}, {points}{predictions_right}."
