@@ -193,6 +193,7 @@ def _lengths(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="04.3",
+    extra=True,
     title="The padding mask",
     reference=padding_mask,
     properties=(
