@@ -58,10 +58,18 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     pair = next(((e, g) for e, g in pairs if e.results is not None and g.results is not None), None)
     if pair is None:
         return []
-    names, n, m = pair[0].names, len(pair[0].results), len(_unpacked(*pair)[0])
+    given = _unpacked(*pair)[0]
+    names, n, m = pair[0].names, len(pair[0].results), len(given)
     as_they_are = tuple(range(n))
     if m == n and n <= MOST_RESULTS:
-        orders = [picks for picks in itertools.permutations(range(n)) if picks != as_they_are]
+        orders = [
+            picks
+            for picks in itertools.permutations(range(n))
+            if picks != as_they_are
+            and not any(
+                given[pick] is None and isinstance(want, Tensor) for want, pick in zip(pair[0].results, picks, strict=True)
+            )
+        ]
         return [Arrangement(as_they_are), *(Arrangement(picks, _wrong_order(names, picks)) for picks in orders)]
     if m == n:
         return [Arrangement(as_they_are)]

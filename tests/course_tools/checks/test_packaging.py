@@ -43,6 +43,12 @@ def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     assert words in found.message
 
 
+def test_a_wrong_result_beside_none_is_not_one_in_the_wrong_order():
+    found = verdict("09.2", lambda theta, phi, g: (theta @ (phi.mT @ g) / theta.shape[-2], None))
+    assert "You divide by the number of queries." in found.message
+    assert "order" not in found.message
+
+
 @pytest.mark.parametrize(("kept", "lost"), [("context", "weights"), ("weights", "context")])
 def test_one_of_two_results_earns_at_most_half_and_the_missing_one_is_named(kept, lost):
     found = verdict("04.1", lambda *inputs: getattr(CORRECT(*inputs), kept))
