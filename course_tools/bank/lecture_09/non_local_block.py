@@ -88,6 +88,13 @@ def reshapes_into_tokens(x, *weights):
 
 
 @wrong.part
+def reshapes_there_and_back(x, *weights):
+    """You reshape (B, C, places) to (B, places, C), and back. A reshape does not exchange axes, so your tokens are runs of
+    pixels of one channel, and not the channels of one pixel; transpose, both times."""
+    return x + _seen(x.reshape(x.shape[0], -1, x.shape[1]), *weights).reshape(x.shape)
+
+
+@wrong.part
 def reshapes_into_maps(x, *weights):
     """You reshape the tokens (B, N, C) to the shape of x. The features are the last axis there and must come first here:
     exchange the axes before you unflatten the positions."""

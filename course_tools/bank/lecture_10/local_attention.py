@@ -93,6 +93,14 @@ def looks_only_outside(q, k, v, rows, columns, stride=1):
 
 
 @wrong.idea
+def sets_the_inside_to_minus_infinity(q, k, v, rows, columns, stride=1):
+    """You set the scores *inside* the image to -∞. True in the mask = inside, may be attended to: fill where it is False,
+    `~mask`."""
+    scores = _scores(q, k, rows, columns, stride).masked_fill(_mask(k, rows, stride), -torch.inf)
+    return _mixed(scores.softmax(-1), v, rows, stride)
+
+
+@wrong.idea
 def forgets_the_places(q, k, v, rows, columns, stride=1):
     """You score by content alone. Without the relative logits the result is independent of the order of the neighbours in
     the window."""

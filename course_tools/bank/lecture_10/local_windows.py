@@ -81,6 +81,21 @@ def pads_too_much(x, size, stride=1):
 
 
 @wrong.detail
+def pads_the_features(x, size, stride=1):
+    """You pad the features and the columns. `F.pad` counts its pairs from the last axis, which holds the features here: begin
+    with (0, 0)."""
+    padded = F.pad(x, (size // 2,) * 4)
+    return rearrange(padded.unfold(-3, size, stride).unfold(-3, size, stride), "... d a b -> ... (a b) d")
+
+
+@wrong.detail
+def pads_the_features_and_leaves_them_before(x, size, stride=1):
+    """You pad the features and the columns. `F.pad` counts its pairs from the last axis, which holds the features here: begin
+    with (0, 0). And the features come last in the result, after the window."""
+    return F.pad(x, (size // 2,) * 4).unfold(-3, size, stride).unfold(-3, size, stride).flatten(-2)
+
+
+@wrong.detail
 def counts_column_by_column(x, size, stride=1):
     """You number the positions of a window column by column. They should come row by row, the uppermost first: number
     a·size + b is row a, column b."""
