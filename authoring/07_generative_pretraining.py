@@ -15,8 +15,8 @@
 #
 # A GPT learns to predict the next token; to do that well, it learns to find a rule in its prompt and to apply it.
 #
-# You will write its loss, read a whole GPT on one page, take one layer away and put back the one thing that it lacks, let a
-# GPT write, and then write the whole model yourself from an empty cell.
+# You will write its loss, read a whole GPT on one page, take a layer away and put back what it lacks, set a head's weights by
+# hand, and write the whole model yourself from an empty cell.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** {minutes}. {measured}
 #
@@ -35,13 +35,15 @@ from torch import Tensor, nn
 
 from course_lib.attention import CachedStep, attend, rotary_speeds, rotate
 from course_lib.datasets import BytePairs, Vocabulary, language_reference
+from course_lib.generation import top_k
 from course_lib.metrics import GPT_1, GPT_2, GPT_3, training_operations
 from course_lib.models import KneserNey, NGram
 from course_lib.shapes import Logits, Tokens
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_07 import character_model as text_tools
+from course_tools.lectures.lecture_07 import figures
 from course_tools.lectures.lecture_07 import in_context_orders as orders
-from course_tools.lectures.lecture_07.ladder import losses_by_part
+from course_tools.lectures.lecture_07.ladder import Layer, losses_by_part
 from course_tools.notebook import check, claim, device, explore, ledger, plots
 from course_tools.notebook import predict, recorded, show, show_study, source
 from course_tools.notebook.layer_costs import multiply_adds
@@ -50,12 +52,12 @@ from course_tools.notebook.layer_costs import multiply_adds
 # ## 1 A rule that only the text contains
 #
 # GPT-3 became known for *in-context learning*: the prompt shows the model something new, and the model uses it at once. None
-# of its weights change. Here is a small task that requires it.
+# of its weights change.
 #
-# Each text has a **secret circular order** of eight letters. Every letter is followed by its successor in this order, except
-# that the text sometimes jumps to a random letter. With the order A → D → B → C → A of only four letters, a text might read
-# `A D B C A D* B* …`. The stars mark steps that the text has shown before; only these are scored. The orders of the test
-# texts never occur in training, so nothing can be memorised.
+# In our task, each text has a **secret circular order** of eight letters. Every letter is followed by its successor in this
+# order, except that the text sometimes jumps to a random letter. With the order A → D → B → C → A of only four letters, a text
+# might read `A D B C A D* B* …`. The stars mark steps that the text has shown before; only these are scored. The orders of the
+# test texts never occur in training, so nothing can be memorised.
 #
 # The simplest model of text is an **n-gram**, a table of counts: it predicts the letter that most often followed the last
 # four letters in all training texts.
@@ -87,7 +89,8 @@ print(f"the table of all training texts predicts {counted:.2f} of the scored ste
 # ## 2 Predict the next token
 #
 # A GPT (generative pre-trained Transformer) is trained on one question, asked at every position: *which token comes next?*
-# The text itself contains the answers, so no labels are needed.
+# The text itself contains the answers, so no labels are needed. (Here tokens are letters; published
+# GPTs read pieces of words, section 14.)
 #
 # **By hand.** A model of four letters reads `A D B C`. After each letter, it gives a probability to each next one:
 #
@@ -97,9 +100,9 @@ print(f"the table of all training texts predicts {counted:.2f} of the scored ste
 # | A D | 0.1 | 0.7 | 0.1 | 0.1 | B | −ln 0.7 = 0.36 |
 # | A D B | 0.25 | 0.25 | 0.25 | 0.25 | C | −ln 0.25 = 1.39 |
 #
-# The loss of the text is the mean, 0.81. Four letters give *three* questions: the first letter is never an answer, and what
-# the model predicts after the last letter is not used. All three are trained in one pass, because the causal mask of lecture
-# 04 hides the later letters.
+# The loss of the text is the mean, 0.81; its *perplexity* is exp(0.81) = 2.25, as if 2.25 letters were equally likely. Four
+# letters give *three* questions: the first letter is never an answer, and what the model predicts after the last letter is not
+# used. All three are trained in one pass, because the causal mask of lecture 04 hides the later letters.
 #
 # In a batch, some tokens are no targets: padding, a prompt, or here the steps without a star. The mask `counts` is True at
 # the tokens that are targets.
@@ -119,27 +122,27 @@ next_token_loss = check("07.1", next_token_loss)
 # %% [markdown]
 # ## 3 A whole GPT on one page
 #
-# **First its parts.** Each row is a model of its own, trained for 300 updates to predict the letters of section 7; its loss on new
-# text, in nats:
+# **First its parts.** Each row is a model of its own, trained for 300 updates to predict the letters of section 7; its loss on
+# new text, in nats:
 
 # %%
-source(losses_by_part)
+source(Layer)
 alphabet, letters = text_tools.letters_and_spaces(language_reference().train, 100_000)
 _, unread = text_tools.letters_and_spaces(language_reference().valid, 30_000)
 parts = losses_by_part(letters, unread, len(alphabet))
 for name, nats in parts.items():
-    print(f"{name:30} {nats:.2f}")
+    print(f"{name:32} {nats:.2f}")
 
 # %% [markdown]
-# The mean forgets which letter was the last. A head finds it again, but gives a single mixture; four heads give four. The network
-# combines what the sum keeps. Without residual connections a second layer does harm; norms do not pay in so few updates.
+# Attention brings in earlier letters, the network combines what the sum keeps, a second layer goes on from there. In the last
+# row each part *replaces* what it read, and learns far more slowly: 2.21 after 1,200 updates.
 #
 # A GPT is this with $L$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
 #
 # | part | lecture 05 | here | why |
 # | --- | --- | --- | --- |
-# | norm | after each sum (post-norm) | before attention and network (pre-norm) | the gradient reaches every block through the sums alone |
-# | last norm | none is needed | one before the logits | no norm follows the sums, which grow with every block |
+# | norm | after each sum (post-norm; GPT-1, too) | before attention and network (pre-norm, since GPT-2) | the gradient reaches every block through the sums alone |
+# | last norm | none is needed | one before the logits (since GPT-2) | no norm follows the sums, which grow with every block |
 # | positions, network | sinusoids, ReLU | learned vectors, GELU | as in GPT-1; no position beyond `T_max` |
 #
 # With the embedding matrix $E$ and the position vectors $P$:
@@ -213,10 +216,10 @@ class GPT(nn.Module):
 
 
 # %% [markdown] tags=["try-it"]
-# **Two tests find most mistakes before any training.** The first loss is a little above that of a uniform guess, ln 8 = 2.08 nats
-# among eight letters (with a tied embedding, each letter first predicts itself); below it, or at twice as much, something is
-# wrong. And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above,
-# run both cells again, and see which test notices.
+# **Two tests find most mistakes before any training.** The first loss is a little above that of a uniform guess, ln 8 = 2.08
+# nats among eight letters (with a tied embedding, each letter first predicts itself); below it, or at twice as much, something
+# is wrong. And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above, run
+# both cells again, and see which test notices.
 
 # %% tags=["try-it"]
 torch.manual_seed(0)
@@ -288,8 +291,46 @@ one_layer = learn(GPT(8, 32, d_ff=324, n_layers=1).to(device()))
 # ![](diagram:induction_heads)
 
 # %% [markdown]
-# If this is the reason, the single layer lacks one thing only: tokens that know their predecessor. Let us hand that over, by an
-# embedding with 288 weights.
+# **By hand.** The text is `A D B A`. After layer 1, a token's state holds its own letter and the letter before it, each one-hot
+# (A, B, C, D):
+#
+# | token | its letter | the letter before | score of the last A | weight at β = 5 |
+# | --- | --- | --- | --- | --- |
+# | A | 1 0 0 0 | 0 0 0 0 | 0 | 1 / (e⁵ + 3) = 0.007 |
+# | D | 0 0 0 1 | 1 0 0 0 | 1 | e⁵ / (e⁵ + 3) = 0.98 |
+# | B | 0 1 0 0 | 0 0 0 1 | 0 | 0.007 |
+# | A | 1 0 0 0 | 0 1 0 0 | 0 | 0.007 |
+#
+# The softmax takes the scores times β. Which matrices of zeros and ones give these scores, and D as the value?
+#
+# | name | shape |
+# | --- | --- |
+# | state `x` | (B, T, 2 · n_letters) |
+# | `W_Q`, `W_K`, `W_V` | (2 · n_letters, n_letters) each |
+
+# %% exercise="07.8" difficulty="●●○" minutes=8
+from course_tools.bank.lecture_07.induction_weights import induction_weights
+
+# %% tags=["nbval-check-output"]
+induction_weights = check("07.8", induction_weights)
+
+
+# %%
+def by_hand(tokens, beta=5.0):
+    """The output (B, T, 8) of your head, told the letter before each."""
+    letter = F.one_hot(tokens, 8).float()
+    x = torch.cat([letter, F.pad(letter[:, :-1], (0, 0, 1, 0))], dim=-1)
+    q, k, v = (x @ W.to(x) for W in induction_weights(8))
+    past = torch.ones_like(q @ k.mT, dtype=torch.bool).tril()
+    return attend(beta * q @ k.mT, v, past).context
+
+
+hand_made = orders.accuracy_on_orders(by_hand, task.test)
+print(f"your head, without one trained weight: {hand_made:.2f} of the repeated steps")
+
+# %% [markdown]
+# `W_K` reads what an earlier layer wrote. If this is the reason, the single layer lacks one thing only: tokens that know their
+# predecessor. Let us hand that over, by an embedding with 288 weights.
 
 
 # %%
@@ -327,19 +368,18 @@ handed_over = learn(KnowsPrevious(8, 32, d_ff=324, n_layers=1).to(device()))
 own = orders.accuracy_of_own_counts(task.test)
 last = orders.accuracy_of_last_copy(task.test)
 claim("07.u", two=two_layers, one=one_layer, previous=handed_over)
-claim("07.v", counted=counted, own=own, last=last)
+claim("07.v", counted=counted, own=own, last=last, hand=hand_made)
 
 # %% [markdown]
-# Told the preceding token, the single layer needs no second one: within these 450 updates, that was what it lacked.
-#
-# And does the model of two layers contain the two heads? On one text, with the cells that each head needs outlined in red:
+# Told the preceding token, the single layer needs no second one. And does the model of two layers contain the two heads? On
+# one text, with the cells that each head needs outlined in red:
 
 # %% tags=["cover", "nbval-check-output"]
 with torch.no_grad():
     gpt(task.test.tokens.to(device()))
 layers = [block.weights.cpu() for block in gpt.blocks]  # (B, h, T, T) each
 one_text = [weights[0, :, :16, :16] for weights in layers]
-orders.show_induction_heads(one_text, task.test.tokens[0, :16])
+figures.show_induction_heads(one_text, task.test.tokens[0, :16])
 
 # %% [markdown]
 # Weights alone prove no cause. So erase heads, one or several, by setting their columns of `W_o` to 0.
@@ -376,28 +416,37 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# So the previous-token head is a cause. The heads of layer 2 share their work: each can be spared, but not all.
+# So the previous-token head is a cause. The heads of layer 2 share their work.
 #
-# **Try it.** Write a prompt of the letters A to H and read what the GPT expects next. Invent an order and stop in the middle
-# of its second round. Contradict yourself. Ask for a letter that the prompt has not shown: a softmax cannot attend nowhere, so
-# where does the head look?
+# **Try it.** Invent an order of A to H, stop in the middle of its second round, and read what the GPT expects next. Contradict
+# yourself. Ask for a letter that the prompt has not shown: where does the head look?
 
 # %% tags=["try-it"]
 orders.print_next_letter(gpt, "ACEGBDACEG")
 
 # %% [markdown]
 # **Or was it only patience?** In the recorded study, one layer trains nine times as long, and so does an LSTM of as many
-# parameters, lecture 01's way to remember.
+# parameters.
 
 # %% tags=["nbval-check-output"]
 longer = show_study("07_induction")
 right = {name: longer.scores(name, "accuracy") for name in longer.names}
-claim("07.w", lstm=right["LSTM"], one=right["one layer"], two=right["two layers"])
+places = orders.accuracy_of_distances(task.train, task.test)
+claim(
+    "07.w",
+    lstm=right["LSTM"],
+    one=right["one layer"],
+    two=right["two layers"],
+    places=places,
+)
 
 # %% [markdown]
-# One layer ends at 0.47 to 0.64 after nine times the updates, and still gains slowly; we do not know how. The LSTM learns the
-# task, too, with several times as many updates: attention over tokens that know their predecessor is the short way, not the
-# only one.
+# Two layers stay near a guess for 100 updates, then jump, as Olsson et al. saw in large models; told the preceding token, one
+# layer jumps at once.
+#
+# Part of what one layer has is counting: in a circle of eight, a letter returns after eight steps, unless there is a jump.
+# What carries it further is open. The LSTM learns the task, too: attention over tokens that know their predecessor is the
+# short way, not the only one.
 #
 # ## 6 Let it write
 #
@@ -406,30 +455,15 @@ claim("07.w", lstm=right["LSTM"], one=right["one layer"], two=right["two layers"
 # the model's own.
 #
 # The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and all that follows must continue
-# a mistake. **Top-k** (Fan et al. 2018) keeps the $k$ most likely tokens and sets all other logits
-# to $-\infty$. For the logits (2.0, 0.5, 1.0, −1.0) and $k = 2$, the result is (2.0, −∞, 1.0, −∞): the first token now has the
-# probability e² / (e² + e) = 0.73 instead of 0.61. Exactly $k$ tokens must remain, even if several have the $k$-th largest
-# logit; which of these remains is up to you.
+# a mistake. **Top-k** (Fan et al. 2018) samples only among the $k$ most likely (section 10).
 #
-# | name | shape |
-# | --- | --- |
-# | `logits`, result | (…, n_tokens): each row keeps `k` of its own |
-
-# %% exercise="07.2" difficulty="●○○" minutes=8
-from course_lib.generation import top_k
-
-# %% tags=["nbval-check-output"]
-top_k = check("07.2", top_k)
-
-# %% [markdown]
 # The text is Python's own language reference; its characters are the tokens. The model is a GPT twice as wide, with
 # two aids that save updates: it is told the preceding character, and it rotates queries and keys by their positions (lecture
 # 05); the position vectors start at 0. While it learns, it writes.
-# (Without the aids, a GPT needs 2.16 to 2.18 bits after as many updates, more than the counts of six.)
+# (Without them it needs 2.16 to 2.18 bits.)
 #
-# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. A uniform guess among
-# 107 needs 6.7. The rivals are counts of the same text: of runs of six characters, and those of Kneser and Ney
-# (section 14).
+# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. The rivals are counts of
+# the same text: of runs of six characters, and those of Kneser and Ney (section 14).
 
 
 # %%
@@ -503,9 +537,9 @@ claim(
 print(write(writer, "If an exception ", 300, temperature=0.5, k=20))
 
 # %% [markdown]
-# A GPT of 4.8 million weights, trained for three minutes on a GPU
-# with 4.2 million characters of Shakespeare, has passed Kneser and Ney's counts of the same text. The curve is of plays on which
-# the learning rate was chosen, the claim below it of three others:
+# A GPT of 4.8 million weights, trained for three minutes on a GPU with 4.2 million characters of Shakespeare, has passed
+# Kneser and Ney's counts of the same text. (The curve is of plays on which the learning rate was chosen, the claim of three
+# others.)
 
 # %% tags=["nbval-check-output"]
 study = show_study("07_text", device="cuda")
@@ -516,8 +550,8 @@ claim("07.ll", gpt=gpt_bits, lstm=lstm_bits, counts=counts_bits)
 print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 
 # %% [markdown]
-# So has an LSTM of as many weights. Counts that also count the window which the GPT sees need 2.05 bits; with
-# everything before, earlier plays included, 1.94, as does the GPT.
+# So has an LSTM of as many weights. Counts that also count all that was written before, earlier plays included, need 1.94, as
+# does the GPT.
 #
 # ## 7 Build it
 #
@@ -551,8 +585,8 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown] tags=["try-it"]
-# **Let your model write.** The next cell trains it on three times as much text, and lets it continue a
-# prompt. Change the prompt, the temperature and the number of updates.
+# **Let your model write.** The next cell trains it on three times as much text. Change prompt and
+# temperature.
 
 # %% tags=["try-it"]
 alphabet, letters = text_tools.letters_and_spaces(language_reference().train, 300_000)
@@ -568,14 +602,15 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
 #
-# **Question 1.** A GPT of 100,000 weights reaches 0.02 bits per character on new text. What do you check first?
+# **Question 1.** A GPT of 100,000 weights, trained on millions of characters, reaches 0.02 bits per character on new text.
+# What do you check?
 #
 # <details><summary>A. The learning rate: the model has learned exceptionally well.</summary>
 #
 # No model can predict English text so well: Shannon's (1951) estimates are 0.6 to 1.3 bits per letter.</details>
 # <details><summary>B. Whether the new text is in the training text.</summary>
 #
-# Check that, too. But even then, a model of this size cannot memorise the whole text.</details>
+# That would not suffice: 100,000 weights cannot memorise a text of millions of characters.</details>
 # <details><summary>C. The mask and the shift: the target has leaked into the input.</summary>
 #
 # Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>
@@ -600,8 +635,8 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # It had as many as the two layers; with 288 more, of the right kind, it succeeds.</details>
 # <details><summary>B. Its query can be compared with a letter, but not with the letter before it.</summary>
 #
-# Right. Key and value come from the same token, and the answer does not contain the question. How it gets to 0.64 all the same,
-# we do not know.</details>
+# Right. Key and value come from the same token, and the answer does not contain the question. What positions alone tell it
+# is right in 0.36 of the steps.</details>
 # <details><summary>C. It cannot see the positions.</summary>
 #
 # It has a vector for each position. But the earlier copy may be at any distance.</details>
@@ -626,19 +661,20 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # ## 9 What came of it
 #
 # **The same page, larger.** GPT-2 (2019) has 1.5 billion parameters, GPT-3 (2020) 175 billion; Hoffmann et al. (2022) showed
-# that such models had read too little for their size. Lecture 17 exchanges four parts of the block, one by one, for those of
-# today.
+# that such models had read too little: 20 tokens a weight train best. Small models now read far more, nearly 2,000 in Llama 3
+# 8B (2024), because they are used so much. Lecture 17 exchanges four parts of the block, one by one, for those of today.
 #
-# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022) fine-tunes
-# it on *instructions* with answers, then on the *preferences* of people who compare two answers. DeepSeek-R1 (2025) rewards
-# answers that a program can verify.
+# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022)
+# fine-tunes it on *instructions* with answers, then on the *preferences* of people who compare two answers. DeepSeek-R1 (2025)
+# rewards answers that a program can verify.
 #
 # **Induction.** Mamba (Gu & Dao 2023) has a short convolution in each block, which hands over the preceding token.
 #
-# **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020, *Language
-# Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and Induction
-# Heads* (https://arxiv.org/abs/2209.11895) · Hoffmann et al. 2022 (https://arxiv.org/abs/2203.15556) · Ouyang et al. 2022
-# (https://arxiv.org/abs/2203.02155) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · DeepSeek-AI 2025 (https://arxiv.org/abs/2501.12948).
+# **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020,
+# *Language Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and
+# Induction Heads* (https://arxiv.org/abs/2209.11895) · Hoffmann et al. 2022 (https://arxiv.org/abs/2203.15556) · Ouyang et al.
+# 2022 (https://arxiv.org/abs/2203.02155) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · DeepSeek-AI 2025
+# (https://arxiv.org/abs/2501.12948).
 
 # %% [markdown]
 # # Going further
@@ -648,6 +684,21 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # %% [markdown]
 # ## 10 The nucleus
 #
+# **Top-k** keeps the $k$ largest logits and sets all others to $-\infty$. For the logits (2.0, 0.5, 1.0, −1.0) and $k = 2$,
+# the result is (2.0, −∞, 1.0, −∞): the first token now has the probability e² / (e² + e) = 0.73 instead of 0.61. Exactly $k$
+# tokens must remain, even if several have the $k$-th largest logit; which of these remains is up to you.
+#
+# | name | shape |
+# | --- | --- |
+# | `logits`, result | (…, n_tokens): each row keeps `k` of its own |
+
+# %% exercise="07.2" difficulty="●○○" minutes=8
+from course_lib.generation import top_k
+
+# %% tags=["nbval-check-output"]
+top_k = check("07.2", top_k)
+
+# %% [markdown]
 # How large should $k$ be? Within a word, one character may be certain; after a full stop, twenty are plausible. The **nucleus**
 # (top-p, Holtzman et al. 2020) keeps as many as are needed: *the smallest set of the most likely tokens whose probabilities sum
 # to $p$ or more*. With the probabilities 0.5, 0.3, 0.15, 0.05 and $p = 0.7$, it keeps the first two.
@@ -682,7 +733,7 @@ from course_lib.generation import top_p
 top_p = check("07.3", top_p)
 
 # %%
-text_tools.show_nucleus_sizes(
+figures.show_nucleus_sizes(
     text_tools.nucleus_sizes(writer, new, T, top_p, p=0.9), p=0.9, k=10
 )
 
@@ -692,7 +743,7 @@ text_tools.show_nucleus_sizes(
 
 # %% tags=["interactive"]
 explore(
-    text_tools.next_character_figure(
+    figures.next_character_figure(
         writer, characters, "The following stateme", top_k, top_p
     ),
     temperature=(0.2, 2.0, 0.1),
@@ -712,8 +763,9 @@ for manner in ("greedy", "nucleus of 0.8", "temperature 1", "temperature 1.5"):
 # %% [markdown]
 # ## 11 The key-value cache, and grouped queries
 #
-# `write` in section 6 recomputes all $t$ tokens to find token $t + 1$. But no token attends to a later one, so what was computed
-# for earlier tokens remains valid. A generating model stores the **keys and values** of the past and computes the new row only:
+# `write` in section 6 recomputes all $t$ tokens to find token $t + 1$. But no token attends to a later one, so what was
+# computed for earlier tokens remains valid. A generating model stores the **keys and values** of the past and computes the new
+# row only:
 #
 # $$K_t = [K_{t-1};\, x_t W^K] \qquad V_t = [V_{t-1};\, x_t W^V] \qquad \mathrm{head} = \mathrm{softmax}\!\left(\frac{x_t W^Q K_t^\top}{\sqrt{d_k}}\right) V_t$$
 #
@@ -773,11 +825,10 @@ print(f"28 letters: {saved:.1f} times fewer multiply-adds with the cache")
 
 # %% [markdown]
 # The cache saves time and costs memory: keys and values of every layer, for every token. For GPT-3, with 96 layers of width
-# 12,288 in 16 bits, that is 4.7 MB a token and 9.7 GB for a single text of 2,048 tokens. The cache, not the weights, then limits
-# how many texts are written at once. **Multi-query** attention (Shazeer 2019) lets all query heads share one head of keys and
-# values, **grouped queries** (Ainslie et al. 2023) one head for each group of them; `W_qkv` and `heads`
-# make fewer keys and values, and `attention` repeats them: `k = k.repeat_interleave(n_heads // n_groups, dim=1)`, and the same
-# for `v`.
+# 12,288 in 16 bits, that is 4.7 MB a token and 9.7 GB for a single text of 2,048 tokens. The cache, not the weights, then
+# limits how many texts are written at once. **Multi-query** attention (Shazeer 2019) lets all query heads share one head of
+# keys and values, **grouped queries** (Ainslie et al. 2023) one head for each group of them; `W_qkv` and `heads` make fewer
+# keys and values, and `attention` repeats them: `k = k.repeat_interleave(n_heads // n_groups, dim=1)`, and the same for `v`.
 
 # %% tags=["try-it"]
 for n_groups in (96, 8, 1):  # try 64 and 2
@@ -789,8 +840,8 @@ for n_groups in (96, 8, 1):  # try 64 and 2
 
 # %% [markdown]
 # Llama 2 with 70 billion parameters has 64 query heads and 8 heads of keys and values. The attention of each new token over
-# the whole past remains; windows limit it (lecture 17), linear attention removes it (lecture 14). Lecture 19 keeps the cache in pages,
-# and writes several tokens a call.
+# the whole past remains; windows limit it (lecture 17), linear attention removes it (lecture 14). Lecture 19 keeps the cache
+# in pages, and writes several tokens a call.
 #
 # ## 12 Number of parameters
 #
@@ -876,7 +927,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 #
 # Yes. It finds the letter of the question among the examples and outputs what follows it there. Four examples give it more
 # places to be misled: where the letter of the question is also the *answer* of an example, the next example follows it like a
-# second answer. Without an example it does worse than a guess: in training, the first step of a text was never scored.</details>
+# second answer. Without an example it does worse than a guess: in training, the first step of a text was never
+# scored.</details>
 # <details><summary>C. It follows true and false examples in half of the cases each.</summary>
 #
 # Of an order that it has never read, it cannot know which examples are true: both are followed alike.</details>
@@ -892,7 +944,7 @@ false = orders.answers_by_shots(gpt, asked, few_shot_prompt, false=True)
 after = orders.answers_by_shots(
     gpt, asked, few_shot_prompt, false=True, after_round=True
 )
-orders.show_answers(true, false, after)
+figures.show_answers(true, false, after)
 claim("07.aa", none=true[0].accuracy, one=true[1].accuracy, four=true[4].accuracy)
 claim(
     "07.ee",
@@ -908,9 +960,9 @@ claim(
 # %% [markdown]
 # ## 14 Counts and pieces of words
 #
-# An **n-gram** table (Shannon) counts which characters followed the last $n - 1$ ones. Where a run is rare or new, its estimate
-# is mixed with that of the shorter run (Witten and Bell). **Kneser and Ney** improve it: a short run is counted not by how often
-# it occurs, but by how many *different* characters precede it.
+# An **n-gram** table (Shannon) counts which characters followed the last $n - 1$ ones. Where a run is rare or new, its
+# estimate is mixed with that of the shorter run (Witten and Bell). **Kneser and Ney** improve it: a short run is counted not
+# by how often it occurs, but by how many *different* characters precede it.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Which length of the context gives a plain table of counts, as in section 1, the fewest bits on *new* text of this
@@ -964,9 +1016,9 @@ show(
 # Then two different texts could get the same tokens, and the original could not be restored.</details>
 # <details><summary>C. It is spelled with pieces learned from other words.</summary>
 #
-# Yes. In the worst case it is spelled character by character, and frequent words cost one token. (`BytePairs` splits the text at
-# white space first, and loses which it was. Since GPT-2, the merges start with bytes, so that nothing is lost and even a new
-# character can be spelled.)</details>
+# Yes. In the worst case it is spelled character by character, and frequent words cost one token. (`BytePairs` splits the text
+# at white space first, and loses which it was. Since GPT-2, the merges start with bytes, so that nothing is lost and even a
+# new character can be spelled.)</details>
 
 # %%
 pieces = BytePairs.learn([text.train], n_merges=1_000)

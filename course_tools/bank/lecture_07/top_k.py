@@ -258,6 +258,7 @@ exercise = Exercise(
     id="07.2",
     title="Top-k",
     reference=top_k,
+    extra=True,
     properties=(
         runs_on(lambda draw: [_logits(draw, 3, 5)]),
         has_shape("A logit for each token.", lambda draw: [_logits(draw, 3, 5), _logits(draw, 2)]),

@@ -5,15 +5,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from course_lib.datasets.secret_orders import Walks, secret_orders, successors, walks
 from course_lib.models import NGram
 from course_lib.primitives import causal_mask
 from course_tools.notebook.device import device
-from course_tools.notebook.plots import attention_maps, curves
-from course_tools.notebook.show import show
 
 LETTERS = "ABCDEFGH"
 
@@ -70,6 +67,31 @@ def accuracy_of_last_copy(new: Walks) -> float:
     return (copied[:, :-1] == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
 
 
+def accuracy_of_distances(known: Walks, new: Walks) -> float:
+    """Measure the accuracy on the same steps of a rule that knows only how many places back each letter last stood.
+
+    It predicts the letter at the distance that was right most often in the known texts.
+    """
+    T, right, asked = known.tokens.shape[1], *torch.zeros(2, known.tokens.shape[1] + 1)
+    back, wanted = (part[:, 1:][known.told[:, 1:]] for part in (_places_back(known.tokens), known.tokens))
+    right.index_add_(0, back.gather(1, wanted[:, None])[:, 0], torch.ones(len(back)))
+    asked.index_add_(0, back.flatten(), torch.ones(back.numel()))
+    odds = right / asked.clamp(min=1)
+    odds[T] = 0.0
+    found = odds[_places_back(new.tokens)].argmax(-1)
+    return (found == new.tokens)[:, 1:][new.told[:, 1:]].float().mean().item()
+
+
+def _places_back(tokens: Tensor) -> Tensor:
+    """For each position of (B, T), how many places before it each letter last stood, (B, T, 8); T if it did not."""
+    B, T = tokens.shape
+    back = torch.full((B, T, len(LETTERS)), T)
+    for t in range(1, T):
+        back[:, t] = (back[:, t - 1] + 1).clamp(max=T)
+        back[:, t].scatter_(1, tokens[:, t - 1, None], 1)
+    return back
+
+
 def after_copies(tokens: Tensor) -> Tensor:
     """Find where an induction head should attend, (B, T, T), bool: key j follows an earlier copy of the token at query i."""
     before = F.pad(tokens[:, :-1], (1, 0), value=-1)
@@ -95,31 +117,6 @@ def head_weights(layers: Sequence[Tensor], new: Walks) -> HeadWeights:
     asked = places.any(-1) & F.pad(new.told[:, 1:], (0, 1))
     on_places = (second * places[:, None]).sum(-1).transpose(0, 1)[:, asked].mean(-1)
     return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
-
-
-def show_induction_heads(layers: Sequence[Tensor], tokens: Tensor) -> None:
-    """Draw the best previous-token head of layer 1 and the best induction head of layer 2 on one text.
-
-    Args:
-        layers: the attention weights (h, T, T) of the two layers.
-        tokens: the text (T,). The cells where each head should put its weight are outlined.
-    """
-    T, letters = len(tokens), [LETTERS[letter] for letter in tokens.tolist()]
-    wanted = [torch.ones(T, T).tril(-1).triu(-1), after_copies(tokens[None])[0].float()]
-    heads = [heads[(heads * where).sum((-1, -2)).argmax()] for heads, where in zip(layers, wanted, strict=True)]
-    figure = attention_maps(
-        dict(zip(("layer 1: the token before", "layer 2: after earlier copies"), heads, strict=True)), letters, letters
-    )
-    for ax, where in zip(figure.axes, wanted, strict=False):  # the last of the axes is the scale of the colours
-        for query, key in where.nonzero().tolist():
-            ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="tab:red"))
-    on_wanted = [(head * where).sum() / where.any(-1).sum() for head, where in zip(heads, wanted, strict=True)]
-    show(
-        figure,
-        alt=f"One head of each layer on a new text of {T} letters. The first puts {on_wanted[0]:.2f} of its weight on the "
-        f"token before, the second {on_wanted[1]:.2f} on tokens after earlier copies of the same letter, where there are any. "
-        "These cells are outlined.",
-    )
 
 
 class OrderQuestion(NamedTuple):
@@ -211,32 +208,6 @@ def answers_by_shots(
     """
     shots = range(len(LETTERS) + 1)
     return [answers(model, questions(orders, n, 0, few_shot_prompt, false, after_round)) for n in shots]
-
-
-def show_answers(true: Sequence[LetterAnswers], false: Sequence[LetterAnswers], after: Sequence[LetterAnswers]) -> None:
-    """Draw the fraction of true answers, and of answers that follow false examples, against the number of examples.
-
-    Args:
-        true: as returned by `answers_by_shots`.
-        false: the same, with false examples.
-        after: the same, with false examples after one true round.
-    """
-    n_shots = range(len(true))
-    by_order, kept = ([a.accuracy for a in shots] for shots in (true, after))
-    alone, against = ([a.follows_examples for a in shots] for shots in (false, after))
-    drawn = {
-        "true examples: true answer": (n_shots, by_order),
-        "false examples: answer of the example": (n_shots[1:], alone[1:]),
-        "a true round, then false examples: true answer": (n_shots, kept),
-        "a true round, then false examples: answer of the example": (n_shots[1:], against[1:]),
-    }
-    show(
-        curves(drawn, "examples in the prompt", "fraction of the answers", across={"a guess among 8": 1 / len(LETTERS)}),
-        alt=f"True answers against the number of examples: {by_order[0]:.2f} with none, {by_order[1]:.2f} with one, "
-        f"{by_order[4]:.2f} with four, {by_order[-1]:.2f} with {n_shots[-1]}. Answers that follow a false example: "
-        f"{alone[1]:.2f} with one, {alone[4]:.2f} with four; after a true round {against[1]:.2f} and {against[4]:.2f}, where "
-        f"{kept[1]:.2f} and {kept[4]:.2f} are true.",
-    )
 
 
 def print_next_letter(model: nn.Module, prompt: str) -> None:

@@ -15,31 +15,24 @@ T, D_MODEL = 32, 64
 
 
 class PartsOfGPT(NamedTuple):
-    """Which parts a model has. Without any, it reads one token."""
+    """Which parts a model has. Without layers, it reads one token."""
 
-    mean: bool = False
-    n_heads: int = 0
-    residual: bool = False
+    n_layers: int = 0
     network: bool = False
-    n_layers: int = 1
-    norm: bool = False
+    residual: bool = True
 
 
 LADDER = {
     "one token": PartsOfGPT(),
-    "the mean of all tokens so far": PartsOfGPT(mean=True),
-    "one head, with positions": PartsOfGPT(n_heads=1),
-    "four heads": PartsOfGPT(n_heads=4),
-    "+ residual connection": PartsOfGPT(n_heads=4, residual=True),
-    "+ feed-forward network": PartsOfGPT(n_heads=4, residual=True, network=True),
-    "two such layers": PartsOfGPT(n_heads=4, residual=True, network=True, n_layers=2),
-    "two, with norms": PartsOfGPT(n_heads=4, residual=True, network=True, n_layers=2, norm=True),
-    "two, without residuals": PartsOfGPT(n_heads=4, network=True, n_layers=2),
+    "+ attention, added to it": PartsOfGPT(1),
+    "+ feed-forward network, added": PartsOfGPT(1, network=True),
+    "two such layers": PartsOfGPT(2, network=True),
+    "two, in which nothing is added": PartsOfGPT(2, network=True, residual=False),
 }
 
 
 class Layer(nn.Module):
-    """Attention, and a network if there is one: each with norm and residual connection, if there are."""
+    """Attention of four heads, and a network if there is one: each added to what it read, if there are residuals."""
 
     def __init__(self, parts: PartsOfGPT) -> None:
         super().__init__()
@@ -47,18 +40,16 @@ class Layer(nn.Module):
         self.qkv, self.W_o = nn.Linear(D_MODEL, 3 * D_MODEL, bias=False), nn.Linear(D_MODEL, D_MODEL)
         hidden = nn.Linear(D_MODEL, 4 * D_MODEL)
         self.network = nn.Sequential(hidden, nn.GELU(), nn.Linear(4 * D_MODEL, D_MODEL))
-        self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) if parts.norm else nn.Identity() for _ in range(2))
 
     def attention(self, x: Tensor) -> Tensor:
-        """Attend causally, in `n_heads` heads."""
-        q, k, v = (part.unflatten(-1, (self.parts.n_heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        """Attend causally, in four heads."""
+        q, k, v = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
         return self.W_o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, T, d_model) to the same shape."""
-        for norm, part in zip(self.norms, (self.attention, self.network)[: 1 + self.parts.network], strict=False):
-            x = self.parts.residual * x + part(norm(x))
-        return x
+        x = self.parts.residual * x + self.attention(x)
+        return self.parts.residual * x + self.network(x) if self.parts.network else x
 
 
 class Rung(nn.Module):
@@ -68,18 +59,15 @@ class Rung(nn.Module):
         super().__init__()
         self.parts = parts
         self.tokens, self.positions = nn.Embedding(n_tokens, D_MODEL), nn.Embedding(T, D_MODEL)
-        self.layers = nn.Sequential(*(Layer(parts) for _ in range(parts.n_layers if parts.n_heads else 0)))
-        self.norm = nn.LayerNorm(D_MODEL) if parts.norm else nn.Identity()
+        self.layers = nn.Sequential(*(Layer(parts) for _ in range(parts.n_layers)))
         self.logits = nn.Linear(D_MODEL, n_tokens)
 
     def forward(self, tokens: Tokens) -> Logits:
         """Map tokens (B, T) to next-token logits (B, T, n_tokens)."""
         x = self.tokens(tokens)
-        if self.parts.mean:
-            x = x.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
-        if self.parts.n_heads:
+        if self.parts.n_layers:
             x = self.layers(x + self.positions.weight[: x.shape[1]])
-        return self.logits(self.norm(x))
+        return self.logits(x)
 
 
 def losses_by_part(text: Tensor, new: Tensor, n_tokens: int, steps: int = 300, seed: int = 0) -> dict[str, float]:

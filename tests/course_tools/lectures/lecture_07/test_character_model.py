@@ -6,12 +6,11 @@ from torch import nn
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
 from course_lib.fast import fused_causal_attention
-from course_lib.generation import top_k, top_p
+from course_lib.generation import top_p
 from course_lib.models import GPT, NGram
 from course_tools.lectures.lecture_07.character_model import (
     bits_by_counts,
     letters_and_spaces,
-    next_character_figure,
     nucleus_sizes,
     unseen_words,
 )
@@ -56,9 +55,3 @@ def test_the_nucleus_of_equal_characters_keeps_a_fraction_of_them():
     kept = nucleus_sizes(model_of(""), tokens, 8, top_p, 0.5)
     assert kept.unique().tolist() == [-(-len(WITH_SPACE) // 2)]
     assert len(kept) == 3 * len(tokens.unfold(0, 8, 4))
-
-
-def test_the_most_likely_character_is_in_the_caption(capsys):
-    draw = next_character_figure(model_of("b"), WITH_SPACE, "ab", top_k, top_p)
-    draw(k=1)
-    assert "'b' with 1.00" in capsys.readouterr().out

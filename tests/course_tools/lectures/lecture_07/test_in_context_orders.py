@@ -10,6 +10,7 @@ from course_tools.lectures.lecture_07.in_context_orders import (
     LETTERS,
     LetterAnswers,
     accuracy_of_counts,
+    accuracy_of_distances,
     accuracy_of_last_copy,
     accuracy_of_own_counts,
     accuracy_on_orders,
@@ -21,7 +22,6 @@ from course_tools.lectures.lecture_07.in_context_orders import (
     order_task,
     print_texts,
     questions,
-    show_induction_heads,
 )
 
 # Heads, counts, questions and answers are measured as stated, on texts whose order is known.
@@ -110,14 +110,6 @@ def test_a_star_marks_what_the_text_has_shown(capsys):
     assert capsys.readouterr().out == "A D A D*\n"
 
 
-def test_both_induction_heads_are_drawn_with_their_weight(capsys):
-    tokens = torch.tensor([0, 3, 1, 0, 3, 1])
-    show_induction_heads([weights[0] for weights in uniform(tokens[None])], tokens)
-    told = capsys.readouterr().out
-    assert f"{(1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 5:.2f} of its weight on the token before" in told
-    assert f"the second {(1 / 4 + 1 / 5 + 1 / 6) / 3:.2f} on tokens after earlier copies" in told
-
-
 def test_fractions_of_the_answers():
     found = LetterAnswers(*torch.tensor([[True, False, False, True], [False, True, False, False]]))
     assert (found.accuracy, found.follows_examples) == (0.5, 0.25)
@@ -141,3 +133,16 @@ def test_a_true_round_stands_before_the_examples():
 def test_the_last_copy_is_followed():
     new = Walks(torch.tensor([[0, 1, 0, 2, 0, 2, 0, 1]]), torch.tensor([[0, 0, 0, 0, 0, 1, 0, 1]]).bool())
     assert accuracy_of_last_copy(new) == 0.5  # 2 as last time; then 1, which was not the last
+
+
+def test_distances_know_a_circle_whose_order_they_do_not():
+    known, new = (walks(torch.stack([torch.randperm(8) for _ in range(40)]), 40, jumps=(0, 0), seed=n) for n in (0, 1))
+    assert accuracy_of_distances(known, new) == 1
+
+
+def test_distances_alone_follow_no_pair():
+    texts = torch.tensor([[0, 1, 2, 0, 1, 2, 0, 1], [0, 1, 2, 2, 0, 1, 2, 1]])
+    last = torch.zeros(1, 8, dtype=torch.bool).index_fill(1, torch.tensor([7]), True)
+    known, new = (Walks(texts[i : i + 1], last) for i in (0, 1))
+    assert accuracy_of_distances(known, known) == 1
+    assert accuracy_of_distances(known, new) == 0  # three places back stands 0, whatever followed 2
