@@ -98,11 +98,16 @@ claim("05.b", gap=gap.abs().max())
 # %% [markdown]
 # ## 2 Positions
 #
-# The remedy is to **add** to every token's embedding a vector that says where the token stands. The paper computes it from sines
-# and cosines: each pair of features is like the hand of a clock, and each pair turns at its own speed.
+# The remedy is to **add** to every token's embedding a vector that says where the token stands. Why not the number $t$ itself? It
+# would soon drown the token, and $t/T$ would make the step to the neighbour depend on the length. The paper takes sines and
+# cosines: each pair of features is the hand of a clock, and each clock turns at its own speed, as the digits of a counter do.
 #
-# With `d_model` = 4 there are two clocks. The first turns by 1 radian a position, the second by 1/100:
-#
+# With `d_model` = 4 there are two clocks. The first turns by 1 radian a position, the second by 1/100.
+
+# %%
+figures.show_clocks((0, 1, 2, 10, 50, 150))
+
+# %% [markdown]
 # | position | sin t | cos t | sin t/100 | cos t/100 |
 # | --- | --- | --- | --- | --- |
 # | 0 | 0 | 1 | 0 | 1 |
@@ -115,7 +120,7 @@ claim("05.b", gap=gap.abs().max())
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
-# The result has shape (T, d_model). The embedding is multiplied by $\sqrt d$ before the sum, so that both are equally large.
+# The result has shape (T, d_model). The embedding is multiplied by $\sqrt d$ before the sum, so that the two are of similar size.
 
 # %% exercise="05.1" difficulty="●●○" minutes=10
 from course_lib.primitives import sinusoidal_positions
@@ -129,9 +134,10 @@ table = sinusoidal_positions(48, 32)
 nearness = table @ table.mT / 16
 figure = plots.score_maps(
     {"PE, one row per position": table, "PE · PEᵀ, divided by d/2": nearness},
-    x="feature (left), position (right)",
+    x="feature",
     y="position",
 )
+figure.axes[1].set_xlabel("position")
 figure.axes[-1].set_ylabel("value")
 show(
     figure,
@@ -165,10 +171,10 @@ turned[:, 1::2] = pe[:, 1::2] * angle.cos() - pe[:, 0::2] * angle.sin()
 claim("05.d", gap=(turned[:-3] - pe[3:]).abs().max())
 
 # %% [markdown]
-# **Rotary positions** (RoPE, Su et al. 2021) take this rotation literally. Nothing is added to the embeddings; each query and
-# each key is turned by the clocks of its position, before the score is computed. Below, a random query and a random key three
-# places on are turned to three places: the score depends on the distance alone. Most language models of today do this; in the
-# library it is `course_lib.attention.rotary`.
+# The rotation moves every clock on by three positions. **Rotary positions** (RoPE, Su et al. 2021) turn the queries and keys
+# themselves: nothing is added to the embeddings; before the score is computed, each query and each key is turned as its position
+# says. Below, one query and one key stand in three places, the key always three to the right: the score is the same. Most language
+# models of today do this; in the library it is `course_lib.attention.rotary`.
 
 # %% tags=["try-it"]
 # Try it: a key four places on, or three places back.
@@ -263,6 +269,11 @@ encoder_block = check("05.4", encoder_block)
 #
 # $$h = \mathrm{LN}(x + \mathrm{MHA}(x, x, x;\ \text{causal})) \quad m = \mathrm{LN}(h + \mathrm{MHA}(h, \text{memory}, \text{memory})) \quad y = \mathrm{LN}(m + \mathrm{FFN}(m))$$
 #
+
+# %%
+figures.show_river(decoder=True)
+
+# %% [markdown]
 # In training the whole answer is known, so the decoder reads all of it at once, shifted by one place:
 #
 # | position | 0 | 1 | 2 | 3 | 4 | 5 |
@@ -281,7 +292,7 @@ figure = plots.attention_map(
     x="the decoder reads",
     y="and is to predict",
 )
-figure.axes[-1].set_ylabel("1 = may attend")
+figure.axes[-1].set(ylabel="", yticks=[0, 1], yticklabels=["hidden", "may attend"])
 show(
     figure,
     alt="Causal mask: the row that predicts 1 sees BEGIN alone, the next one BEGIN "
@@ -294,7 +305,7 @@ show(
 # | `x`, `memory` | (B, T, d_model), (B, T_k, d_model) |
 # | `own`, `cross` | the four matrices of the first and of the second attention |
 # | `memory_mask` | (B, 1, T_k): True where the memory is not padding |
-# | `causal_mask(T)` | (T, T): True where the key is not later than the query |
+# | `causal_mask(T, device=x.device)` | (T, T): True where the key is not later than the query |
 
 # %% exercise="05.6" difficulty="●●●" minutes=15
 from course_lib.blocks import decoder_block
@@ -302,21 +313,11 @@ from course_lib.blocks import decoder_block
 # %% tags=["nbval-check-output"]
 decoder_block = check("05.6", decoder_block)
 
-# %% [markdown] tags=["predict"]
-# **Predict.** In the table above, the decoder reads a 3 in place of the 8. Which of the six predictions can change?
-#
-# <details><summary>A. All six: every token attends to every other.</summary>
-#
-# In the encoder it does. The causal mask cuts the connections from later to earlier tokens.</details>
-# <details><summary>B. The last three: of 7, of - and of 0.</summary>
-#
-# Yes: the positions that have read the changed token or come after it. No earlier prediction knows of it.</details>
-# <details><summary>C. One: that of 7, which follows the changed token.</summary>
-#
-# The later positions attend to the changed token as well.</details>
+# %% [markdown]
+# The weights of a block are lists, in the order in which your functions take them.
 
 
-# %% tags=["nbval-check-output"]
+# %%
 def matrix(n_out, n_in):
     """Random weights, as large as the two sizes require (Glorot and Bengio)."""
     return nn.init.xavier_uniform_(torch.empty(n_out, n_in))
@@ -339,6 +340,21 @@ def norms(n, d):
     return nn.ModuleList(map(nn.ParameterList, pairs))
 
 
+# %% [markdown] tags=["predict"]
+# **Predict.** In the table above, the decoder reads a 3 in place of the 8. Which of the six predictions can change?
+#
+# <details><summary>A. All six: every token attends to every other.</summary>
+#
+# In the encoder it does. The causal mask cuts the connections from later to earlier tokens.</details>
+# <details><summary>B. The last three: of 7, of - and of 0.</summary>
+#
+# Yes: the positions that have read the changed token or come after it. No earlier prediction knows of it.</details>
+# <details><summary>C. One: that of 7, which follows the changed token.</summary>
+#
+# The later positions attend to the changed token as well.</details>
+
+
+# %% tags=["nbval-check-output"]
 torch.manual_seed(0)
 x, memory = (torch.randn(1, n, 16, requires_grad=True) for n in (6, 9))
 weights = attention(16), attention(16), network(16, 32), norms(3, 16)
@@ -352,8 +368,7 @@ claim("05.k", later=of_x[0, 4:].abs().sum(), padded=of_memory[0, 7:].abs().sum()
 # %% [markdown]
 # ## 5 Read the whole Transformer
 #
-# This is the model of the paper, around your functions. While you read, answer: which line is different in training and in
-# use? Where do the two halves meet? Which matrix is used twice?
+# This is the model of the paper, around your functions.
 
 
 # %%
@@ -407,39 +422,51 @@ class Transformer(nn.Module):
         return answer[:, 1:]
 
 
-# %% [markdown]
+# %% [markdown] tags=["quiz"]
+# **Read the code.** What is different in training and in use? Where do the two halves meet? Which matrix is used twice?
+#
+# <details><summary>Answer</summary>
+#
 # Training calls `forward` with the true answer, all positions in one pass. `translate` has no answer: it calls `decode` again and
 # again on what it has written (lecture 07 keeps keys and values instead). The halves meet in `memory`, and `target_words` is both
-# embedding and output matrix.
+# embedding and output matrix.</details>
 
 # %% [markdown] tags=["predict"]
-# **Predict.** An attention has four $d \times d$ matrices, a network two of $d \times d_{ff}$. In the paper, $d_{ff} = 4d$. Where
-# are most weights of an encoder block?
+# In the paper, $d_{ff} = 4d$: the four matrices of an attention have $4d^2$ weights, the two of a network $8d^2$.
 #
-# <details><summary>A. In the attention.</summary>
+# **Predict.** What are the sums for? Take them away: each half returns the norm of its sublayer alone. The tokens of a sentence
+# start as random vectors and pass three untrained blocks. What has become of them?
 #
-# Its four matrices have $4d^2$ weights, half as many as the network.</details>
-# <details><summary>B. In the layer norms.</summary>
+# <details><summary>A. They are as different as before: the norm keeps their size.</summary>
 #
-# Each has two vectors, which are hardly any weights.</details>
-# <details><summary>C. In the feed-forward network.</summary>
+# It keeps the size of each vector, not the angles between them.</details>
+# <details><summary>B. They are nearly one and the same vector.</summary>
 #
-# Yes: two matrices of $4d^2$ weights each, $8d^2$ in all, against $4d^2$ in the attention.</details>
+# Yes: untrained attention mixes all tokens almost evenly, so each token becomes nearly the mean of all. The sum keeps what was the
+# token's own.</details>
+# <details><summary>C. They are more different than before: nothing of the old vectors is left.</summary>
+#
+# Nothing is left of them, but what replaces them is nearly the same for all: a mean over the sentence.</details>
+
 
 # %%
-d, d_ff, n_words = 64, 128, len(letters) + len(characters)
-by_part = {
-    "embeddings: words · d": n_words * d,
-    "encoder block: 4 d² + 2 d d_ff": 4 * d * d + 2 * d * d_ff,
-    "decoder block: 8 d² + 2 d d_ff": 8 * d * d + 2 * d * d_ff,
-    "biases of two networks: 2 (d_ff + d)": 2 * (d_ff + d),
-    "five norms: 5 · 2 d": 5 * 2 * d,
-}
-for part, n in by_part.items():
-    print(f"{n:7,}  {part}")
-model = Transformer(len(letters), len(characters), sinusoidal_positions)
-assert sum(by_part.values()) == sum(p.numel() for p in model.parameters())
-print(f"{sum(by_part.values()):7,}  together")
+def untrained_block(x, add):
+    """An encoder block of new weights; `add` = 0 takes its two sums away."""
+    gains = norms(2, 64)
+    context = multi_head_attention(x, x, x, *attention(64), 4).context
+    h = layer_norm(add * x + context, *gains[0])
+    return layer_norm(add * h + feed_forward(h, *network(64, 128)), *gains[1])
+
+
+print("mean cosine between the 12 tokens of a sentence, after 0 to 3 blocks:")
+for name, add in {"with the sums": 1, "without": 0}.items():
+    torch.manual_seed(0)
+    x, alike = torch.randn(12, 64), []
+    for _ in range(4):
+        cosines = F.cosine_similarity(x[:, None], x, dim=-1)
+        alike.append(f"{cosines[~torch.eye(12).bool()].mean().item():5.2f}")
+        x = untrained_block(x[None], add)[0]
+    print(f"{name:<14}", *alike)
 
 # %% [markdown]
 # ## 6 The experiment
@@ -510,8 +537,7 @@ for text in ("14 juil. 1989", "5 mars 1987", "Nov 3, 2004"):
 # ### Two look-ups in a row
 #
 # For a date, each digit of the answer is one look-up away, and lecture 02's GRU with attention is as good: it converts pairs of
-# dates after 400 updates, and translates sentences better than our Transformer (section 12). Its decoder looks at the source once
-# for each character. What if one look is not enough?
+# dates after 400 updates. Its decoder looks at the source once for each character. What if one look is not enough?
 #
 # **A message that begins with its own key.** The first six characters say how *a*, *b*, …, *f* are written; six letters and digits
 # follow, and the digits are not changed. The test messages have keys that occur in no other message.
@@ -524,7 +550,7 @@ for text in ("14 juil. 1989", "5 mars 1987", "Nov 3, 2004"):
 # to search for in the second is known only after the first.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Each decoder has one attention to the source. Where can the other look-up be done by attention?
+# **Predict.** Each decoder, with one block, has one attention to the source. Where can the other look-up be done by attention?
 #
 # <details><summary>A. In the encoder of the Transformer.</summary>
 #
@@ -535,11 +561,10 @@ for text in ("14 juil. 1989", "5 mars 1987", "Nov 3, 2004"):
 # It has read it, but it has no attention: its state must carry the whole key along, and find one of six places in it.</details>
 # <details><summary>C. Nowhere: neither model can do two look-ups for one character.</summary>
 #
-# A second attention need not stand in the decoder.</details>
+# A second attention need not stand in the decoder. (It may: that is the third curve below.)</details>
 
 # %% tags=["nbval-check-output"]
 source(cipher.messages)
-source(experiments.GRUTranslator)
 secret, fresh = cipher.messages(48_000, seed=0), cipher.messages(300, seed=0, new=True)
 code = 2 * (Vocabulary.of(pair.source for pair in secret),)
 n = len(code[0])
@@ -552,44 +577,46 @@ def new_reader(N):
 
 
 readers = {
-    "Transformer": (new_reader(N=(1, 1)), 5e-3),
-    "without its encoder block": (new_reader(N=(0, 1)), 5e-3),
-    "GRU with attention": (experiments.GRUTranslator(n, n, d=84), 4e-3),
+    "Transformer": new_reader(N=(1, 1)),
+    "without its encoder block": new_reader(N=(0, 1)),
+    "two decoder blocks, no encoder": new_reader(N=(0, 2)),
 }
 right = {
-    name: learn(model, secret, fresh[:100], 2_000, lr, code)
-    for name, (model, lr) in readers.items()
+    name: learn(model, secret, fresh[:100], 2_000, 5e-3, code)
+    for name, model in readers.items()
 }
 figure = plots.curves(
     {name: (list(curve), list(curve.values())) for name, curve in right.items()},
     "update",
     "messages read without an error",
 )
-ends = [exact_match(model, fresh, code) for model, _ in readers.values()]
+ends = [exact_match(model, fresh, code) for model in readers.values()]
 told = "; ".join(f"{name} {end:.2f}" for name, end in zip(right, ends, strict=True))
 show(
     figure,
     alt=f"New messages read without an error, by update; of 300, at the end {told}.",
 )
-claim("05.cipher", transformer=ends[0], one_look=ends[1], gru=ends[2])
+claim("05.cipher", transformer=ends[0], one_look=ends[1], two_looks=ends[2])
 
 # %% [markdown]
-# One who reads the digits and guesses the letters has 4 % of the messages right. The GRU, which has as many weights as the Transformer,
-# and the Transformer without its encoder block have little more. Is it patience that they lack? In the next figure the GRU has three
-# times the updates.
+# A reader who copies the digits and guesses the letters gets 4 % of the messages right, and one decoder block alone is not much
+# better. With a second decoder block in place of the encoder it reads them all: what counts is that one look can follow another.
+#
+# How does lecture 02's GRU with attention do, with as many weights as the Transformer? In the next figure it has three times the
+# updates.
 
 # %%
 study = show_study("05_cipher")
 
 # %% [markdown]
-# **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU learns this, too, but
-# later: its state must carry the whole key to each letter. (Lecture 07 finds such a chain inside GPT.)
+# **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU looks at the source
+# once for each character. It learns to read the messages, too, but later: its state must carry the whole key to each letter. (Lecture 07 finds such a chain inside GPT.)
 #
 # The paper itself names another advantage first: what an update costs where sentences are long.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Some operations can run at the same time, others must wait for a result. How does the longest chain of operations
-# that wait for one another grow with the length $T$ of the sentence?
+# **Predict.** Some operations can run at the same time, others must wait for a result. In training, how does the longest chain of
+# operations that wait for one another grow with the length $T$ of the sentence?
 #
 # <details><summary>A. Like T in the GRU; like T² in the Transformer, which compares all pairs.</summary>
 #
@@ -605,6 +632,7 @@ study = show_study("05_cipher")
 
 # %% tags=["nbval-check-output"]
 source(experiments.longest_chain)
+source(experiments.GRUTranslator)
 lengths = (64, 128, 256, 512, 1_024)
 made = {"GRU": (experiments.unfused, experiments.GRUTranslator)}
 made |= {"Transformer": 2 * (partial(Transformer, positions=sinusoidal_positions),)}
@@ -620,14 +648,15 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 # %% [markdown]
 # A GPU can work on all positions of a Transformer at once, and that is what the paper is about: it trained on 4.5 million
 # sentence pairs in 12 hours on eight GPUs. Even on one core (right panel), its few large products are cheaper than the GRU's
-# many small ones, by a factor of two to three at 64 tokens. But the time of attention grows with $T^2$, that of a GRU with $T$, and at
+# many small ones, by a factor of about three at 64 tokens. But the time of attention grows with $T^2$, that of a GRU with $T$, and at
 # 1,024 tokens the GRU is ahead.
 #
 # ## 7 Where does it look?
 #
 # Is the second look in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first step, and
 # the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on the right, where
-# each character of the answer stands in the message.
+# each character of the answer stands in the message. A letter with a dark frame is found as
+# well: a head can look at all the others, or know it as the one that is left.
 
 
 # %%
@@ -648,7 +677,7 @@ def looks(model, source, answer):
     return inside.weights[0].cpu(), across.weights[0].cpu()
 
 
-reader = readers["Transformer"][0]
+reader = readers["Transformer"]
 shown = next((pair for pair in fresh if pair.target.isalpha()), fresh[0])
 figures.show_looks(*looks(reader, *shown), *shown)
 
@@ -660,9 +689,8 @@ print(answer)
 figures.show_looks(*looks(reader, text, answer), text, answer)
 
 # %% [markdown]
-# Does the model need this look-up? We take it away: in the encoder, no character may see another one that is equal to it. As a
-# control, we hide as many other places: those to the right of the equal ones. (In one of four trainings it was the other way round: a
-# place can also be found by excluding the others.)
+# Does the answer come from this look-up? We take it away: in the encoder, no character of the message may see the key. As a
+# control, we hide as many other places: no character of the key may see the message.
 
 
 # %% tags=["nbval-check-output"]
@@ -670,23 +698,26 @@ figures.show_looks(*looks(reader, text, answer), text, answer)
 def letters_right(model, pairs, hidden=None):
     """The share of letters that are right, each given those before it.
 
-    `hidden` = 0 hides equal characters from each other, 1 the places to their right.
+    `hidden`: the rows and columns of the encoder's attention that are masked.
     """
-    tokens, lengths = code[0].batch([pair.source for pair in pairs])
-    target, _ = code[1].batch([pair.target for pair in pairs], begin=True)
-    mask = seen = padding_mask(lengths, tokens.shape[1])
+    tokens, lengths = (
+        part.to(device()) for part in code[0].batch(p.source for p in pairs)
+    )
+    target = code[1].batch([pair.target for pair in pairs], begin=True)[0].to(device())
+    seen = torch.ones(12, 12, dtype=torch.bool, device=tokens.device)
     if hidden is not None:
-        equal = tokens[:, :, None] == tokens[:, None]
-        seen = mask & (~equal.roll(hidden, dims=2) | torch.eye(len(tokens[0])).bool())
-    tokens, target, mask, seen = (p.to(device()) for p in (tokens, target, mask, seen))
+        seen[hidden] = False
     x = model.embed(model.source_words, tokens)
     memory = encoder_block(x, *model.encoder[0], model.n_heads, seen)
-    right = model.decode(target[:, :-1], memory, mask).argmax(-1) == target[:, 1:]
+    logits = model.decode(target[:, :-1], memory, padding_mask(lengths, 12))
     letters = code[1].batch([cipher.LETTERS])[0].to(device())
+    right = logits.argmax(-1) == target[:, 1:]
     return right[torch.isin(target[:, 1:], letters)].float().mean().item()
 
 
-whole, cut, beside = (letters_right(reader, fresh, hidden) for hidden in (None, 0, 1))
+key, message = slice(0, 6), slice(6, 12)
+hide = None, (message, key), (key, message)
+whole, cut, beside = (letters_right(reader, fresh, hidden) for hidden in hide)
 claim("05.look", whole=whole, cut=cut, beside=beside)
 
 # %% [markdown]
@@ -705,7 +736,8 @@ claim("05.look", whole=whole, cut=cut, beside=beside)
 # | halves | encoder and decoder | decoder alone | decoder alone |
 #
 # RMSNorm divides by $\sqrt{\tfrac1d \sum_i x_i^2}$ and does not subtract the mean. SwiGLU is $(\mathrm{swish}(x W) \odot x V)\,
-# W_2$. Grouped queries make the cache of keys and values smaller. In lecture 17 you write all of the right column.
+# W_2$. Grouped queries make the cache of keys and values smaller. The norm still moves: Qwen3 also normalises queries and
+# keys (2025, https://arxiv.org/abs/2505.09388). In lecture 17 you write all of the right column.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz

@@ -34,9 +34,9 @@ HINTS = (
         "tokens, and keys and values do not."
     ),
     (
-        "x attends to x with `*own` under `causal_mask(T)`; the result attends to `memory, memory` with `*cross` under "
-        "`memory_mask`; then the network. After each: add the step's own input and `layer_norm` with the next pair of "
-        "norms."
+        "x attends to x with `*own` under `causal_mask(T, device=x.device)`; the result attends to `memory, memory` with "
+        "`*cross` under `memory_mask`; then the network. After each: add the step's own input and `layer_norm` with the "
+        "next pair of norms."
     ),
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from course_tools.notebook.plots import MARKERS
@@ -15,24 +15,50 @@ from course_tools.notebook.style import despine, palette
 _WATER, _ARMS = "#9ecae1", ("#6639ba", "#1a7f37")
 
 
-def show_river() -> None:
-    """Draw a post-norm encoder block as a river: two side arms leave the stream, are changed, and flow back into it."""
-    figure = Figure(figsize=(6.0, 2.6), layout="constrained")
+def show_clocks(positions: Sequence[int]) -> None:
+    """Draw the two clocks of d_model = 4 at each position: the hands (sin t, cos t) and (sin t/100, cos t/100)."""
+    figure = Figure(figsize=(6.0, 2.4), layout="constrained")
+    speeds = {"1 radian\na position": 1.0, "1/100 radian": 0.01}
+    for row, (name, speed) in zip(figure.subplots(2, len(positions)), speeds.items(), strict=True):
+        for ax, t in zip(row, positions, strict=True):
+            ax.add_patch(Circle((0, 0), 1, facecolor="white", edgecolor="0.6"))
+            hand = np.sin(t * speed), np.cos(t * speed)
+            ax.annotate("", hand, (0, 0), arrowprops={"arrowstyle": "-|>", "color": _ARMS[0], "linewidth": 2, "shrinkA": 0})
+            ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=[], yticks=[])
+            ax.spines[:].set_visible(False)
+        row[0].set_ylabel(name, fontsize=9, rotation=0, ha="right", va="center")
+    for ax, t in zip(figure.axes, positions, strict=False):
+        ax.set_title(f"t = {t}", fontsize=10)
+    shown = ", ".join(map(str, positions))
+    show(figure, alt=f"Two clocks at the positions {shown}: the first goes round every 6.3 positions, the second every 628.")
+
+
+def show_river(decoder: bool = False) -> None:
+    """Draw a post-norm block as a river: side arms leave the stream, are changed, and flow back into it.
+
+    Args:
+        decoder: three arms, the second fed by the memory, in place of the two of the encoder.
+    """
+    arms = [("self-attention", "from other tokens"), ("feed-forward", "from the token itself")]
+    if decoder:
+        arms = [("self-attention", "from the answer so far"), ("cross-attention", "from the memory"), arms[1]]
+    end = 4.2 * len(arms) + 0.8
+    figure = Figure(figsize=(6.0, 2.6 if len(arms) == 2 else 2.0), layout="constrained")
     ax = figure.subplots()
-    ax.set(xlim=(0, 10), ylim=(-1.0, 3.1))
+    ax.set(xlim=(0, end + 0.8), ylim=(-1.0, 3.1))
     ax.axis("off")
-    ax.fill_between([0.2, 9.2], -0.55, 0.55, color=_WATER, linewidth=0)
-    ax.fill([9.2, 9.2, 9.8], [-0.8, 0.8, 0], color=_WATER, linewidth=0)
-    arms = (("self-attention", "from other tokens"), ("feed-forward", "from the token itself"))
-    for left, colour, (name, what) in zip((1.0, 5.2), _ARMS, arms, strict=True):
-        _arm(ax, left, colour, name, what)
-    for x, label in ((0.62, "x"), (4.85, "h"), (9.15, "y")):
-        ax.text(x, 0, label, ha="center", va="center", fontsize=12, style="italic")
+    ax.fill_between([0.2, end + 0.2], -0.55, 0.55, color=_WATER, linewidth=0)
+    ax.fill([end + 0.2, end + 0.2, end + 0.8], [-0.8, 0.8, 0], color=_WATER, linewidth=0)
+    for i, (name, what) in enumerate(arms):
+        _arm(ax, 1.0 + 4.2 * i, _ARMS[name == "feed-forward"], name, what)
+    streams = ("x", "h", "m", "y") if decoder else ("x", "h", "y")
+    for i, label in enumerate(streams):
+        ax.text(0.62 + 4.23 * i, 0, label, ha="center", va="center", fontsize=12, style="italic")
+    through = ", ".join(f"{name} ({what})" for name, what in arms)
     show(
         figure,
-        alt="A wide stream of features flows from x to y. Twice a side arm leaves it, passes a box, self-attention and then "
-        "feed-forward, and flows back into the stream at a plus sign; a lock, the layer norm, follows each. Between the two "
-        "the stream is h.",
+        alt=f"A wide stream of features flows from {' to '.join(streams)}. Side arms leave it, pass through {through}, and "
+        "flow back into it at a plus sign; a layer norm follows each.",
     )
 
 
@@ -75,7 +101,7 @@ def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], c
 
 
 def show_looks(inside: Tensor, across: Tensor, source: str, answer: str) -> None:
-    """Draw how a message is read: its letters in the key, by the head that finds most of them, and the answer on the message.
+    """Draw how a message is read: its letters in the key, by the head that tells them apart best, and the answer in it.
 
     Args:
         inside: the encoder's weights (h, T, T); the first half of the source is the key.
@@ -88,7 +114,8 @@ def show_looks(inside: Tensor, across: Tensor, source: str, answer: str) -> None
     same = np.array([[a == b for b in key] for a in message])
     of_key, of_message = inside[:, n:, :n].numpy(), across.mean(0)[:n, n:].numpy()
     found = (of_key * same).sum((1, 2)) / max(same.sum(), 1)
-    head = int(found.argmax())
+    beside = (of_key * ~same * same.any(1, keepdims=True)).sum((1, 2)) / max(same.sum() * (n - 1), 1)
+    head = int(np.abs(found - beside).argmax())
     panels = (
         (f"encoder, head {head + 1}", of_key[head], message, key, ("message", "key"), same),
         ("decoder, mean of the heads", of_message, list(answer), message, ("answer", "message"), np.eye(n)),
@@ -105,10 +132,10 @@ def show_looks(inside: Tensor, across: Tensor, source: str, answer: str) -> None
             frame = {"fill": False, "edgecolor": "tab:red", "linewidth": 1.6}
             ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **frame))
     figure.colorbar(image, ax=list(axes), label="attention weight", shrink=0.9)
-    others, own = np.delete(found, head).max(), np.diag(of_message).mean()
+    own = np.diag(of_message).mean()
     show(
         figure,
         alt=f"Message '{source[n:]}' with the key '{source[:n]}', answered by '{answer}'. In head {head + 1} of the encoder, "
-        f"a letter has {found[head]:.2f} of its weight on the same letter of the key, in the others {others:.2f} or less. "
+        f"a letter has {found[head]:.2f} of its weight on the same letter of the key, {beside[head]:.2f} on each other one. "
         f"In the decoder, a character of the answer has {own:.2f} of its weight on its place in the message.",
     )
