@@ -553,6 +553,8 @@ claim(
     far_rotary=study.scores("+ grouped queries", "with a window"),
     alibi=others.scores("ALiBi", "bits"),
     far_alibi=others.scores("ALiBi", "bits of longer texts"),
+    steep=others.scores("ALiBi, steeper", "bits"),
+    far_steep=others.scores("ALiBi, steeper", "bits of longer texts"),
     none=others.scores("no positions", "bits"),
     far_none=others.scores("no positions", "bits of longer texts"),
 )
@@ -560,15 +562,16 @@ claim(
 # %% [markdown]
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again. (It needs more bits within its 64 characters, too.) Turned
+# values must be computed again. Turned
 # keys stay valid, as lecture 19 shows. A rotary model with a window computes one character each, from a cache that
 # does not grow.
 #
-# **Is there anything simpler?** The last claim puts two rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
-# each score the distance times a slope of its head. It needs no window; but after 1,200 updates it takes more bits than rotation on short texts, and on long ones
-# more than rotation with a window. Without positions, the causal mask alone has taught little.
+# **Is there anything simpler?** The last claim puts rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
+# each score the distance times a slope of its head. **Steep slopes, 1 to 1/8, beat rotation here**, and need no window: they are one, with
+# a soft edge. The paper's, 1/4 to 1/256, take more bits. But a slope always prefers the nearer of two equal keys; a rotation can
+# prefer any distance. Without positions, the causal mask alone has taught little.
 #
-# What a window does not do is remember: what is further back than all windows together is gone, so Gemma 3 lets every
+# Neither window nor slope remembers: what is further back than all windows together is gone, so Gemma 3 lets every
 # sixth layer attend to the whole text. Our model reads about a dozen characters, and loses nothing.
 #
 # ## 8 The file again
@@ -881,14 +884,15 @@ claim(
     "17.angles",
     all=longer["Llama, rotary positions"][beyond].mean(),
     cut=of_cut[beyond].mean(),
+    pair=of_pairs[3],
     window=windowed,
 )
 
 # %% [markdown]
-# So nearly all of the harm is in the angles, and next to none in the number of keys. The bars hold one pair at a time: it is the pair
-# whose first turn is not finished at 63 and is passed at 255. Faster ones have met every angle; slower ones hardly move. YaRN slows just
-# such pairs. Published models are therefore trained further, for a short time,
-# after their speeds are changed.
+# So most of the harm is in the angles, and little in the number of keys. The bars hold one pair at a time, and one is enough: the pair
+# whose first turn is not finished at 63 and is passed at 255. Faster pairs have met every angle in training; slower ones meet new angles,
+# too, but within their first turn, and to hold them gains nothing. YaRN slows this pair and all slower ones. Even so, published models are
+# trained further, for a short time, after their speeds are changed.
 
 # %% tags=["ledger"]
 ledger()

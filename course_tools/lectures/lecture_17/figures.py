@@ -140,7 +140,7 @@ def show_pairs(bits: Sequence[float], speeds: Tensor, trained: int, length: int)
     ax = figure.subplots()
     ends = [((trained - 1) * speed, (length - 1) * speed) for speed in speeds.tolist()]
     ax.bar(range(len(bits)), bits, color=palette()[1], width=0.7)
-    ax.set_xticks(range(len(bits)), [f"{n}\n{a:.2g} →\n{b:.2g}" for n, (a, b) in enumerate(ends)], fontsize=8)
+    ax.set_xticks(range(len(bits)), [f"{n}\n{a:.3g} →\n{b:.3g}" for n, (a, b) in enumerate(ends)], fontsize=8)
     ax.set(xlabel=f"pair that is held; radians at distance {trained - 1} → {length - 1}", ylabel="bits per character")
     despine(ax)
     said = ", ".join(f"pair {n} {each:.2f}" for n, each in enumerate(bits))
