@@ -184,8 +184,8 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 
 # %% [markdown]
 # Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. Blocks of 64 queries with all keys would, too, without
-# any merge; cut both ways, a tile has 64 · 64 numbers whatever $T$ is. Your loop makes as many multiply-adds as
-# before, and a few more for the merges. So why would it be *faster*?
+# any merge. Your loop makes as many multiply-adds as
+# before, and a few more for the merges. Why would it be *faster*?
 #
 # ## 4 What is expensive is moving
 #
@@ -196,8 +196,9 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 #
 # - **At once**, each step by itself: $QK^\top$ is written, read for the softmax, written again, and read again for the product
 #   with $V$: about $4\,T^2$ numbers.
-# - **In tiles**: a block of, say, 128 queries stays in fast memory, with its $c$, $m$ and $\ell$, while all keys and values
-#   pass by. For each block, $2\,T d$ numbers are read.
+# - **In tiles**: a block of 128 queries stays in fast memory, with its $c$, $m$ and $\ell$, while all keys and values
+#   pass by. For each block, $2\,T d$ numbers are read. Without a merge, the block would keep 128 rows of $T$ scores, a
+#   megabyte if $T = 4{,}096$: too much.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** $T = 4{,}096$, $d = 64$, blocks of 128 queries. How many times fewer numbers move in tiles?
@@ -490,6 +491,7 @@ def in_common(draft, temperature):
     return torch.stack(shares).mean().item()
 
 
+# %%
 pairs = NGram(known.cpu().unfold(0, 2, 1), len(characters))
 
 
@@ -526,6 +528,7 @@ def cooled(tokens):
     return F.normalize(counts(tokens) ** (1 / 0.7), p=1, dim=-1)
 
 
+# %%
 drafts = {
     "counts after one": after_one,
     "counts after three": counts,
@@ -552,6 +555,9 @@ for name, each, order in (("one", pairs, 2), ("five", kneser_ney[5], 6)):
     runs = new[: unseen.numel()].cpu().unfold(0, order, 1)
     of_each = -each.probability(runs).log2().mean()
     print(f"the table after {name}, on the same text: {of_each:.2f} bits per character")
+with torch.no_grad():
+    of_small = F.cross_entropy(small(unseen)[:, :-1].mT, unseen[:, 1:]) / math.log(2)
+print(f"the small network, on the same text: {of_small:.2f} bits per character")
 
 # %% tags=["nbval-check-output"]
 of, cold = found["temperature 1"], found["temperature 0.7"]
@@ -580,7 +586,6 @@ claim(
 #   network, 1.69 bits, and yields no more characters a call; the small network, trained like the large one, predicts worse and
 #   drafts nearly as well. What counts is $\sum \min(p, q)$, how much its law has in common with the model's.
 # - **Copying gives a little, for nothing.** Where an answer repeats its prompt, as edited code does, try it first.
-# - **Cool the draft, too.**
 # - **Calls are not seconds.** The draft must be cheap, and a call that judges five tokens must cost little more than a call for
 #   one. Ours satisfy neither: the table is asked in Python, and without a cache each call reads the whole text again. On an
 #   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once. Keys and
@@ -720,7 +725,7 @@ explore(
 # *first* tokens fall out: heads have learned to put weight on them when no other token matters, for the weights of a softmax
 # must sum to 1. StreamingLLM (Xiao et al. 2023) keeps the first few tokens for ever, the **attention sinks**, and the window.
 # The text stays fluent; what left the window is still forgotten. (It also counts positions within the cache, which a mask alone
-# does not do.)
+# does not do. In gpt-oss, of 2025, each head has a learned score without a key, and puts its unused weight there.)
 #
 # **By hand.** With a window of 2 and one sink, the fifth of five tokens sees the tokens 1, 4 and 5. The second sees 1 and 2: a
 # sink is counted once, even where it lies in the window. With three sinks, the second token still does not see the third: it
