@@ -95,8 +95,8 @@ dilated = learn(rivals.dilated(), lr=2e-3)
 figures.show_painted(unseen, {"convolutions": answers(dilated)})
 
 # %% [markdown] tags=["predict"]
-# The network sees the whole picture, and after 600 updates it is right about one creature in four, as a guess is. It needs far more
-# time: with 2,000 updates it reaches 0.38 to 0.45 in the recorded study of section 5, with 5,000, in one training, 0.63.
+# A colour is right if, of the four, it is nearest to that of the kind. The network sees the whole picture, and after 600 updates it is
+# right about one creature in four, as a guess is. It needs far more time: with 2,000 updates it reaches 0.38 to 0.45 in the recorded study of section 5, with 5,000, in one training, 0.63.
 #
 # **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to each of
 # them?
@@ -114,8 +114,8 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 
 # %% [markdown]
 # A convolution has a weight for each *offset* between two cells. To compare a creature with one that is two cells to the left, it
-# needs features for that offset, and others for every other offset. We need a layer in which any two cells are compared in the
-# same way.
+# needs features for that offset, and others for every other offset. And far cells meet late: with 3 × 3, a layer sees one cell further,
+# so from corner to corner of a map of 56 × 56 it takes 55 layers. We need *one* layer in which any two cells are compared, all in the same way.
 #
 # ## 2 Non-local means
 #
@@ -125,9 +125,9 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 #
 # $$y_i = \sum_{j \ne i} w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
 #
-# Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ. Their sum, with
-# patches of a single pixel, is the **bilateral filter**, in which near pixels of a similar colour have weight. All widths are those with the
-# least error.
+# Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ: `near` scores two
+# pixels by their distance, `alike` by their patches. Added up, they give a pixel weight that is both near and alike. For patches of a
+# single pixel this sum is the **bilateral filter**. All widths are those with the least error.
 #
 # (Photograph: `china.jpg` by danielbuechele, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
@@ -165,8 +165,8 @@ figures.show_non_local_means(images, photo, ringed, row, column)
 
 # %% [markdown] tags=["predict"]
 # The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own. It is
-# attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together, in the
-# bilateral filter, are better than content alone: lecture 10 builds on this. In a crowd, nearness says nothing.
+# attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together are better
+# than either: lecture 10 builds on this. In a crowd, nearness says nothing.
 #
 # **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
 # cells, weighted by how alike their *pixels* are. What colour does a grey creature get?
@@ -190,18 +190,17 @@ print("painted right:", {h: round(s, 2) for h, s in right_by_pixels.items()})
 figures.show_painted(unseen, {"h = 1": by_pixels[1.0]})
 
 # %% [markdown]
-# Told that only the shape counts, and that a grey creature must not be asked, the same filter is almost always right
-# (`by_ink=True`, below). **A non-local block learns what counts as alike.**
+# Told that only the shape counts, and that a grey creature must not be asked, the same filter is right every time (section 5 measures
+# it). **A non-local block learns what counts as alike.**
 #
 # ## 3 The non-local operation
 #
 # Let $x_i$ be the features at position $i$. Wang et al. 2018 compare *learned* projections of them:
 #
-# $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
+# $$y_i = \frac{1}{Z_i} \sum_j f(x_i, x_j)\, g_j \qquad g_j = W_g x_j$$
 #
 # The **embedded Gaussian** has $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$ and
-# $\mathcal C = \sum_j f$. (The plain letter C is the number of features.) **By hand:** a grey creature has the query
-# θ = (2, 1), and there are three keys:
+# $Z_i = \sum_j f(x_i, x_j)$. **By hand:** a grey creature has the query θ = (2, 1), and there are three keys:
 #
 # | creature | key φ | score θ·φ | exp | weight | value g |
 # | --- | --- | --- | --- | --- | --- |
@@ -243,8 +242,8 @@ torch.testing.assert_close(mine, as_in_lecture_04, atol=1e-4, rtol=1e-4)
 #
 # The block adds the context to its input: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity. So it can be put into a
 # trained network without changing what that network does, and it learns from there. Inside the block, $d$ is smaller than C,
-# usually C/2: a **bottleneck**. In the paper's ResNets the block stands before the last convolutions of a stage; keys and values are
-# max-pooled 2 × 2; and $W_z$ is followed by a batch normalisation whose gain starts at 0, instead of $W_z = 0$.
+# usually C/2: a **bottleneck**. In the paper, keys and values are also max-pooled 2 × 2, and $W_z$ is followed by a batch normalisation
+# whose gain starts at 0, instead of $W_z = 0$.
 #
 # Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
 #
@@ -277,6 +276,7 @@ suspect = check("09.4", suspect)
 #
 # `Painter` has your block between the first and the last layers of the convolutional network. Nothing else changes: the block, with 8,192
 # parameters, stands where the three convolutions, with 123,648, stood.
+# It gets 1,200 updates: with a learning rate that falls within 600, two of four trainings still end near 0.35.
 
 
 # %% tags=["cover"]
@@ -320,17 +320,17 @@ claim(
 # | non-local block | a mean of their values, weighted by θ·φ | 8,192 |
 # | summary | the largest value of each feature in the picture, then a hidden layer | 12,416 |
 # | dilated convolutions | all cells, with weights for each offset | 123,648 |
-# | narrow convolutions | the same, with fewer features | in all 60,799, with the block 57,539 |
+# | narrow convolutions | the same; narrow throughout, so that the whole network is as large as that with the block | 39,312 |
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Which rival comes closer to the block?
+# **Predict.** Which rival comes closest to the block?
 #
 # <details><summary>A. The dilated convolutions: they know where each creature is.</summary>
 #
 # That is a disadvantage: what they learn about two cells does not apply to two cells at another offset.</details>
-# <details><summary>B. Neither rises above one in four.</summary>
+# <details><summary>B. None: all stay below one half, without a comparison of pairs.</summary>
 #
-# Both see everything that is needed, and more updates do help.</details>
+# They see everything that is needed, and a hidden layer can compare, too.</details>
 # <details><summary>C. The summary.</summary>
 #
 # Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But that layer has to
@@ -339,7 +339,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # And which scores find the kind? Three controls keep the block and its recipe, and change only these. *Keys alone*: θ is the same for
 # all cells, so that a key has one weight for every query. *One number of each*: ReLU(a + b), with a number a of the query and b
-# of the key (the paper's concatenation form). *A hidden layer over both*: vᵀ tanh(θ + φ), the additive attention of lecture 02.
+# of the key (the paper's concatenation form). *A hidden layer over both*: vᵀ tanh(θ + φ), the additive attention of lecture 02. (The
+# study has the first two; the last is trained below.)
 #
 # **Predict.** Which of them finds the kind of a new creature?
 #
@@ -348,7 +349,7 @@ claim(
 # Every grey creature then gets the *same* mixture, and has to find its colour in it by one hidden layer.</details>
 # <details><summary>B. One number of each: the score knows both the query and the key.</summary>
 #
-# A larger a raises all keys alike: the order of the keys is the same for every query.</details>
+# A larger a lets more keys pass the ReLU, but in an order that is the same for every query.</details>
 # <details><summary>C. The hidden layer.</summary>
 #
 # Yes. It can learn to be large where query and key are alike. A product θ·φ is one way to compare them, not the only one.</details>
@@ -378,12 +379,11 @@ claim(
 # **The non-local block is the right tool here because the answer stands at one other place, and which place depends on a
 # comparison of two things that are both new.** A product θ·φ makes this comparison for all pairs of cells, near or far. A hidden layer
 # over query and key makes it as well, but it has to be computed for every pair; a product is a single multiplication of matrices. One
-# number of each compares nothing. (In the paper, on videos of actions, all forms gain about as much, table 2a.)
+# number of each can only say how far down one common order of the keys a query reads. (In the paper, on videos of actions, all forms gain
+# about as much, table 2a.)
 #
-# A training may find the product late: after 600 updates, two of four blocks are still near 0.35; after 1,200, all four above 0.9.
-#
-# In the study the block reaches 0.89 to 0.95 in its first 300 updates, the summary 0.83 to 0.86 in 2,000, still rising; in one longer training, 0.94
-# after 10,000. Keys alone gain little after 600 updates: one mean, added to every cell, leaves the comparison to one hidden layer.
+# The summary is still rising: in one longer training, 0.94 after 10,000 updates. Keys alone gain little after 600: one mean, added to
+# every cell, leaves the comparison to one hidden layer.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. A drawing has 15 free pixels
@@ -472,7 +472,7 @@ claim(
 # %% [markdown]
 # ## 7 Without a softmax
 #
-# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$, the number of keys. In the
+# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $Z = N$, the number of keys. In the
 # example by hand, the weights become 5/3, 1 and −1, and the context (1.67, −1, 1): green is subtracted, and the weights sum to 1.67. In return,
 # the product of the three matrices can be computed in either order:
 #
@@ -520,25 +520,25 @@ claim("09.d", saved=saved)
 # %% [markdown]
 # The left form holds two matrices of 1,936 × 1,936 numbers, the scores and the scores divided by N. The right form holds none.
 #
-# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours. Lecture 14 is about this memory:
-# how much goes in, and how it is read.
+# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The matrix
+# $\phi^\top g = \sum_j \phi_j g_j^\top$ of 32 × 32 numbers is a memory: each creature writes its value $g_j$ under its key $\phi_j$, and a
+# query reads $\sum_j (\theta^\top \phi_j)\, g_j$, the value of its own kind if the keys of other kinds are orthogonal to it. Lecture 14 is
+# about this memory: how much goes in, and how it is read.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
 #
-# **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to
-# $W_\theta$ in the first step?
+# **Question 1.** Two grey creatures of different kinds change places. What happens to the colours that `Painter` gives?
 #
-# <details><summary>A. Zero, and it stays zero.</summary>
+# <details><summary>A. All of them change.</summary>
 #
-# It is zero at first. But $W_z$ itself has a nonzero gradient, and after the first update of $W_z$ the gradients of the other
-# matrices are nonzero too.</details>
-# <details><summary>B. Large: the block is new.</summary>
+# Every creature still meets the same 25 keys, in another order, and a sum has no order.</details>
+# <details><summary>B. Theirs change places, too, and no others change.</summary>
 #
-# The effect of $W_\theta$ on the loss goes through $W_z$, which is 0.</details>
-# <details><summary>C. Zero at first, nonzero later.</summary>
+# Right: nothing in the block knows where a position is. Convolutions would see two new neighbourhoods.</details>
+# <details><summary>C. None changes: the colour belongs to the place.</summary>
 #
-# Right: the gradient reaches $W_\theta$ through $W_z$.</details>
+# It belongs to the query, and the query is made of the creature.</details>
 #
 # **Question 2.** The videos have twice the length, width and height. How much more memory do the softmax weights need?
 #
@@ -586,7 +586,8 @@ claim("09.d", saved=saved)
 # ## 9 What came of it
 #
 # - **One summary for all.** GCNet (Cao et al. 2019, https://arxiv.org/abs/1904.11492) found that in trained detectors the weights
-#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost.
+#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost. In our
+#   crowds they must depend on it: *keys alone* fail.
 # - **Cheaper maps.** CCNet (Huang et al. 2019, https://arxiv.org/abs/1811.11721) attends along the row and the column of a pixel;
 #   two such layers connect all pixels.
 # - **Generated pictures.** SAGAN (Zhang et al. 2019, https://arxiv.org/abs/1805.08318) put a block into a generative network; the
@@ -680,7 +681,7 @@ claim("09.m", pooled=min(pooled), block=min(block))
 # ## The concatenation form
 #
 # The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top
-# [\theta_i ; \phi_j])$, with $\mathcal C = N$. With $w_f$ split into two halves, the score before the ReLU is a term that
+# [\theta_i ; \phi_j])$, with $Z = N$. With $w_f$ split into two halves, the score before the ReLU is a term that
 # depends only on $i$ plus a term that depends only on $j$, so the pairs need not be concatenated.
 #
 # | name | shape |
@@ -699,7 +700,7 @@ non_local_concatenation = check("09.3", non_local_concatenation)
 # %% [markdown]
 # The next figure compares **all four forms** on one photograph, for one query pixel. The features of a pixel are its three
 # standardised colour values; the matrices are random, so nothing is learned here. The fourth, the **Gaussian** form, compares the
-# features themselves: $f = e^{x_i^\top x_j}$, $\mathcal C = \sum_j f$. (Photograph: `flower.jpg` by vultilion, [CC BY
+# features themselves: $f = e^{x_i^\top x_j}$, $Z_i = \sum_j f$. (Photograph: `flower.jpg` by vultilion, [CC BY
 # 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 # %%

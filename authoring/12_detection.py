@@ -58,7 +58,7 @@ SEED = 0  # of scenes and weights
 # A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Our scenes
 # hold one to four pixel creatures of two kinds on photographs. Each has a colour of its own, and often a smaller one of its kind
 # stands in front of it, at the same centre: we made the intersection of their boxes 0.51 to 0.6 of the union. A box goes around the
-# whole creature, also where another hides it.
+# whole creature, also where another hides it; its colour has no meaning.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -71,10 +71,19 @@ figures.show_scenes(unseen, (3, 16))
 # what each is.
 #
 # A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
-# their union; a second detection of the same object counts as wrong. Sort the detections of a class by confidence. After the first $k$,
-# **precision** is the share of them that is right, **recall** the share of all objects that they have found. **Average precision**
-# is the mean over recalls from 0 to 1 of the best precision that is reached at that recall or beyond: 1 if all objects come before
-# the first wrong detection. Only the *order* of the confidences counts. **AP50** is its mean over the classes, 50 for the half.
+# their union; a second detection of the same object counts as wrong. Go down the list by confidence: **precision** is the share of the
+# detections so far that is right, **recall** the share of all objects that they find. **By hand**, for three objects:
+#
+# | confidence | right? | precision | recall |
+# | --- | --- | --- | --- |
+# | 0.9 | yes | 1 | 1/3 |
+# | 0.8 | no: a second box of the same object | 1/2 | 1/3 |
+# | 0.7 | yes | 2/3 | 2/3 |
+# | 0.4 | no: nothing is there | 1/2 | 2/3 |
+#
+# For each object, **average precision** takes the best precision from where it is found on, 0 if it is missed, and averages:
+# (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order* counts.
+# **AP50** is the mean over the classes, 50 for the half.
 
 # %% tags=["nbval-check-output"]
 source(rivals.OneColour)
@@ -114,8 +123,8 @@ object_block = check("12.9", object_block)
 
 # %% [markdown]
 # DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers; $x$ starts at zero, so that only $q$ tells queries
-# apart; and it trained for 500 epochs. Ours has one layer and no encoder, and like many newer detectors, it starts each query from
-# the cell at its reference point: $x = f$, and $q$ starts at the positions.
+# apart; and it trained for 500 epochs. Ours has one layer and no encoder, and starts each query from the cell at its reference point, as
+# newer detectors do: $x = f$, and $q$ starts at the positions.
 
 
 # %%
@@ -208,9 +217,8 @@ claim(
 )
 
 # %% [markdown]
-# There are duplicates, and NMS at 0.5 makes it worse: with them it removes one of two creatures that share a place. (The scene is
-# the first with such a pair.) At 0.6, as FCOS has it, more remain. To predict each creature *once*, exactly one query must be
-# trained on it. Which one? To decide, we have to compare boxes.
+# There are duplicates, and NMS at 0.5 makes it worse: with them it removes one of two creatures that share a place. At 0.6, as FCOS has
+# it, more remain. To predict each creature *once*, exactly one query must be trained on it. Which one? We have to compare boxes.
 #
 # ## 2 Boxes
 #
@@ -222,7 +230,7 @@ claim(
 # **By hand.** Box $A$ has corners $(0, 0, 2, 2)$, box $B$ has $(1, 1, 3, 3)$. Their intersection is a square of area 1, their union
 # has area $4 + 4 - 1 = 7$. **IoU**, intersection over union, is $1/7 = 0.14$.
 #
-# Move $B$ away by ten or by twenty: the intersection is empty, and IoU is 0. So its gradient does not say in which direction a box
+# Move $B$ away: the intersection is empty, and IoU is 0, however far it is. So its gradient does not say in which direction a box
 # should move. **GIoU** subtracts the share of the smallest box $C$ around both that neither covers:
 #
 # $$\mathrm{IoU} = \frac{|A \cap B|}{|A \cup B|} \qquad \mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
@@ -262,7 +270,8 @@ for measure in (iou, giou):
 # | 3 | 0.3 | 0.40, −0.2 | −0.3 + 2.0 + 0.4 = **2.1** | 0.40, −0.1 | −0.3 + 2.0 + 0.2 = **1.9** |
 #
 # Queries 1 and 2 both predict the front one: a duplicate. Each object is to get a query of its own, so that the total cost is
-# smallest.
+# smallest. (Why $\hat p$, and not $\log \hat p$ as in a loss? So the three parts are of similar size: $-\log 0.001 = 6.9$ is more than
+# all that boxes cost in this table.)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** *Greedy* matching gives each object in turn, here the front one first, the cheapest query that is still free. What is
@@ -306,7 +315,7 @@ matching_cost = check("12.4", matching_cost)
 # | cost, classes | (B, N, M), (B, M) |
 # | queries: the query of each object, -1 for padding | (B, M) |
 
-# %% exercise="12.5" difficulty="●●○" minutes=10
+# %% exercise="12.5" difficulty="●●○" minutes=8
 from course_lib.losses import match
 
 # %% tags=["nbval-check-output"]
@@ -355,9 +364,9 @@ from course_lib.losses import set_loss
 set_loss = check("12.6", set_loss)
 
 # %% [markdown]
-# Why is an unmatched query worth less than a matched one? In our scenes, with 2.25 creatures on average, 13.75 of 16 queries have no
-# object. A network that does not yet see anything does best by saying "no object" everywhere, with a probability of 86 %. With a
-# weight of 0.5 for each of them, it is 75 %. The paper, with 100 queries, takes 0.1.
+# Why is an unmatched query worth less? In our scenes, with 2.25 creatures on average, 13.75 of 16 queries have no object. A network that
+# does not yet see anything does best by saying "no object" everywhere, with a probability of 86 %; with a weight of 0.5 for each of
+# them, 75 %. The paper, with 100 queries, takes 0.1.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Each creature once
@@ -421,10 +430,7 @@ claim(
 )
 
 # %% [markdown]
-# A creature can be found twice, or not at all. The matched network makes the first error less often than that of every cell, though
-# it may miss more; and it misses less than NMS. Its 1,500 updates are too few (section 6).
-#
-# AP50 is lenient here: the box of one of two at a place counts for either. The scene above is the best of those where the matched
+# AP50 is lenient here: the box of one of two at a place counts for either. And the scene above is the best of those where the matched
 # network has the right *number* of boxes and NMS has not. All pairs:
 
 # %% tags=["nbval-check-output"]
@@ -450,9 +456,9 @@ looks = read.weights[0].mean(0)  # (16, 16), the mean of the heads
 figures.show_reading(unseen, scene, sets, looks)
 
 # %% [markdown]
-# At their creatures more than elsewhere, but not only. Each of our queries starts from a cell whose features show the creature
-# already. DETR's queries have only cross-attention to find an object: in the paper's figure 6, their weights lie on its head and its
-# legs.
+# Some at their creatures, some beside them, and another training gives other maps. Each of our queries starts from a cell whose features
+# show the creature already. DETR's queries have only cross-attention to find an object: in the paper's figure 6, their weights lie on its
+# head and its legs.
 #
 # `python3 course.py microscope` writes `microscope_queries.html`: switch off what queries read from each other.
 
@@ -469,13 +475,17 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %% [markdown] tags=["predict"]
 # ## 6 The fairest rivals
 #
-# The study trains the network of section 1 on three seeds, with the loss of section 1, with yours, and with *fixed*
-# assignments: object $i$ of the list to query $i$ (the list has no order); each object to the nearest cell, where either of two takes
-# it and the other the next; the same, but the larger takes it; and two queries a cell, the second for the smaller. It judges by
-# COCO's **AP**: the mean of the average precisions at overlaps of 0.5, 0.55 … 0.95. From 0.65 on, the box of one of two at a place
-# does not count for the other.
+# The study trains the network of section 1 on three seeds with the loss of section 1, with yours, and with *fixed* assignments:
 #
-# **Predict.** Which of them can be learned well?
+# - **list order**: object $i$ of the list takes query $i$; the list has no order;
+# - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, and the other the next;
+# - **larger first**: the same, but the larger takes it;
+# - **two queries a cell**: the larger takes the first, the smaller the second.
+#
+# It judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one of two at a place does not count
+# for the other.
+#
+# **Predict.** Which of the first three can be learned well?
 #
 # <details><summary>A. None: without matching, DETR cannot be trained.</summary>
 #
@@ -483,29 +493,27 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # <details><summary>B. The nearest cell, with any rule: where a centre is can be seen.</summary>
 #
 # It can. But which of two creatures takes the cell cannot, unless a rule says so: the cell is trained on both.</details>
-# <details><summary>C. The nearest cell, if size decides.</summary>
+# <details><summary>C. The nearest cell, if the larger takes it.</summary>
 #
 # Yes. Then place and size say which query predicts which creature, and both can be seen. Which comes first in an arbitrary list
 # cannot, so that each query is trained on all of them, and learns something between them.</details>
 
 # %% [markdown] tags=["predict"]
-# How does a query know that another one predicts the same creature? It can read so in the cells around it, or ask the other queries,
-# by self-attention. The study also trains the same network without self-attention among queries.
+# How does a query know that another one predicts the same creature? It asks the others, by self-attention. The study also trains the
+# network without it.
 #
-# **Predict.** What is lost?
+# **Predict.** Two queries see the same creature, and nothing tells them apart. Matching takes now the one, now the other. With
+# `no_object` = 0.5, which probability of the creature does each learn?
 #
-# <details><summary>A. Some, not much: each query starts from a cell of its own.</summary>
+# <details><summary>A. 1/2: each is matched half of the time.</summary>
 #
-# Yes. It sees for itself what is around its cell. DETR's queries start alike, from zeros and a learned vector: in the paper, NMS
-# still helps after the first layer, in which they have told each other nothing, and no longer after the last.</details>
-# <details><summary>B. Everything: without it, each query predicts the creature next to it.</summary>
+# It would be with a weight of 1 for "no object". Here the half in which a query is matched counts twice as much as the other.</details>
+# <details><summary>B. 2/3.</summary>
 #
-# A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
-# itself whether it or a neighbour is nearest.</details>
-# <details><summary>C. As much as without NMS at every cell: somebody must remove the duplicates.</summary>
+# Yes: 0.5 · 1 against 0.5 · 0.5, as in section 4. So both draw a box. If they can ask each other, one can yield.</details>
+# <details><summary>C. One of them 1, the other 0.</summary>
 #
-# The loss punishes duplicates with and without self-attention. A query that sees that its neighbour is nearer can stay
-# silent.</details>
+# For that, something must tell them apart: what they see, or what they say.</details>
 
 # %%
 source(rivals.larger_first)
@@ -544,8 +552,11 @@ claim(
 # queries a cell do about as well, by a rule that knows the task. **Matching is the right tool here because two may share a place: it
 # needs neither a rule nor a threshold.** It gives an object to the query that predicts it best already, and so finds a rule.
 #
-# The network of every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going
-# further*). By AP50, both are about level with matching; by AP, they stay behind.
+# Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
+# both are about level with matching; by AP, they stay behind.
+#
+# And without self-attention? Our queries start from different cells, so most see for themselves who is nearer. DETR's start alike: in the
+# paper, NMS still helps after the first layer, in which they have told each other nothing, and no longer after the last.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -616,14 +627,15 @@ claim(
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN.
+# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN: 7.8 more on large objects, 5.5 less on small.
 # - **Faster.** Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) lets a query look at a few places around a
 #   reference point, on maps of several sizes: 50 epochs. DN-DETR (Li et al. 2022,
 #   https://arxiv.org/abs/2203.01305) and DINO (Zhang et al. 2023, https://arxiv.org/abs/2203.03605) also train queries to mend boxes
 #   to which noise was added; these need no matching.
 # - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors of its time. YOLOv10
 #   (Wang et al. 2024, https://arxiv.org/abs/2405.14458) then trained with both kinds of loss, one-to-many and one-to-one, and does
-#   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR.
+#   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR. RF-DETR (Robinson et
+#   al. 2025, https://arxiv.org/abs/2511.09554) passed an AP of 60 in real time.
 # - **By words.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words of a
 #   sentence.
 # - **Real crowds.** On crowds of people, DETR was *behind* Faster R-CNN with NMS until the decoder was changed (Lin

@@ -105,10 +105,10 @@ def object_block(
         queries: (N, d_model), added to x where it is the query or the key of an attention.
         cells: (B, L, d_model), the features of the image.
         positions: (L, d_model), added to the cells where they are keys.
-        own: (W_q, W_k, W_v, W_o) of the attention among the queries.
-        cross: (W_q, W_k, W_v, W_o) of the attention from the queries to the cells.
+        own: (W_q, W_k, W_v, W_o) of `multi_head_attention` among the queries.
+        cross: (W_q, W_k, W_v, W_o) of the one from the queries to the cells.
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
-        norms: three pairs (gain, bias), in the order of their use.
+        norms: three pairs (gain, bias) of `layer_norm`, in the order of their use.
         n_heads: number of heads, in both attentions.
 
     Returns:

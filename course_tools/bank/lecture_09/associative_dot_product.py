@@ -67,7 +67,7 @@ def divides_by_the_batch(theta, phi, g):
 
 @wrong.detail
 def divides_by_the_width(theta, phi, g):
-    """You divide by d_k. C(x) = N turns the sum over the positions into a mean; it is independent of d_k."""
+    """You divide by d_k. Z = N turns the sum over the positions into a mean; it is independent of d_k."""
     return _mixed(theta, phi, g, phi.shape[-1])
 
 

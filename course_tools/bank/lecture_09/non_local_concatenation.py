@@ -121,7 +121,7 @@ def divides_by_the_queries(theta, phi, g, w_f):
 
 @wrong.part
 def divides_by_the_sum(theta, phi, g, w_f):
-    """You divide each row by its sum, so that it becomes 1. Here C(x) is N, independent of the weights."""
+    """You divide each row by its sum, so that it becomes 1. Here Z is N, independent of the weights."""
     weights = _pairs(theta, phi, w_f).relu()
     return _attended(weights / weights.sum(-1, keepdim=True).clamp(min=1e-6), g)
 

@@ -28,7 +28,7 @@ HINTS = (
     ),
     (
         "θ = x W_θᵀ, φ = x W_φᵀ and g = x W_gᵀ, at each position independently. The score of i and j is the plain product "
-        "θ_iᵀ φ_j; C(x) = Σ_j f is what a softmax over the keys divides by."
+        "θ_iᵀ φ_j; Z_i = Σ_j f is what a softmax over the keys divides by."
     ),
     (
         "The scores are θφᵀ, not divided by anything: there is no √d in this paper. `attend` normalises over the last "
@@ -51,7 +51,7 @@ def divides_by_the_root(x, W_theta, W_phi, W_g):
 
 @wrong.idea
 def normalises_over_those_who_ask(x, W_theta, W_phi, W_g):
-    """You normalise over i, the queries. C(x) sums over j, so the rows sum to 1 and not the columns."""
+    """You normalise over i, the queries. Z_i sums over j, so the rows sum to 1 and not the columns."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     weights = (theta @ phi.mT).softmax(-2)
     return Attended(weights @ g, weights)
