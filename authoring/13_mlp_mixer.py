@@ -16,8 +16,8 @@
 # An MLP-Mixer connects the patches of an image by weights that are learned and the same for every image, without attention and
 # without convolutions that slide over neighbours.
 #
-# You will write its two networks and its block, train a Mixer on images whose patches are mixed up, move it to another order
-# without training, and find out, by exchanging patches, which of them belong together.
+# You will wire such weights by hand, write the Mixer's block, train it on images whose patches are mixed up, move it to another
+# order without training, and find in its weights which patches belong together.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (patches) helps. **Time:**
 # {minutes}. {measured}
@@ -32,8 +32,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.blocks import FeedForwardWeights, NormWeights, TokenMixing
-from course_lib.blocks import TokenMixingKernels, channel_mixing, mixer_block
-from course_lib.blocks import reordered_token_mixing, token_mixing
+from course_lib.blocks import TokenMixingKernels, channel_mixing, difference_weights
+from course_lib.blocks import mixer_block, reordered_token_mixing, token_mixing
 from course_lib.blocks import token_mixing_kernels
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_lib.attention import scaled_dot_product_attention
@@ -58,7 +58,7 @@ from course_tools.notebook.layer_costs import multiply_adds
 #
 # At the start of our bundle are *two copies* of a crop of a photograph, side by side, 4 × 4 patches of 6 × 6 pixels each. About
 # half of the patches of the right copy were replaced. The task is the one of every puzzle book: **mark the patches that differ from
-# their counterpart in the other copy**. Half of the marks are right by guessing.
+# their counterpart in the other copy**, four places to the left or right at the start. Half of the marks are right by guessing.
 
 # %%
 source(draw_puzzles)
@@ -66,7 +66,7 @@ in_order, unseen_in_order = draw_puzzles(8_192, 0), draw_puzzles(400, 1, unseen=
 order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
 known = through_bundle(in_order, order)
 unseen = through_bundle(unseen_in_order, order)
-figures.show_puzzle(in_order, known, 18)
+figures.show_puzzle(in_order, known, 18, order)
 
 # %% [markdown] tags=["predict"]
 # We train convolutions on the patches. Their first windows reach four places to the left and right, to the counterpart; the next
@@ -88,7 +88,7 @@ figures.show_puzzle(in_order, known, 18)
 
 # %% [markdown]
 # `learn` is the loop of the whole lecture: 300 updates of Adam with batches of 64, a learning rate that rises for a tenth of them
-# and then falls linearly, gradients clipped at 1.
+# and then falls linearly, gradients clipped at 1. Each model gets the best of the rates that we tried for it.
 
 
 # %%
@@ -140,25 +140,25 @@ claim(
 # Attention could learn it: every place asks all others. But attention computes its weights anew for each image, and here the answer
 # is always the same. So let the weights between places be parameters.
 #
-# **By hand.** Take four places; 1 and 3 are counterparts, and 2 and 4. One feature of their patches is 5, 2, 5, 4. Four hidden
-# units subtract the counterparts, in both directions, by the rows of a matrix:
+# **By hand.** Take four places; 1 and 3 are counterparts, and 2 and 4. One feature of their patches is $x = (5, 2, 5, 4)$. Each
+# row of $W_1$ is a hidden unit that subtracts counterparts; each row of $W_2$ is a place that adds the two units of its pair:
 #
-# | hidden unit | weights of the places | sum | GELU |
-# | --- | --- | --- | --- |
-# | 1 | 1, 0, −1, 0 | 0 | 0 |
-# | 2 | −1, 0, 1, 0 | 0 | 0 |
-# | 3 | 0, 1, 0, −1 | −2 | −0.05 |
-# | 4 | 0, −1, 0, 1 | 2 | 1.95 |
+# $$W_1 = \begin{pmatrix} 1 & 0 & -1 & 0\\ 0 & 1 & 0 & -1\\ -1 & 0 & 1 & 0\\ 0 & -1 & 0 & 1 \end{pmatrix} \qquad
+# W_2 = \begin{pmatrix} 1 & 0 & 1 & 0\\ 0 & 1 & 0 & 1\\ 1 & 0 & 1 & 0\\ 0 & 1 & 0 & 1 \end{pmatrix}$$
 #
-# A second matrix writes units 1 and 2 to places 1 and 3, units 3 and 4 to places 2 and 4. The result is 0, **1.91**, 0, **1.91**:
-# about the absolute difference to the counterpart, at each place. All features of the patches are mixed with the same two matrices.
+# The units are $W_1 x = (0, -2, 0, 2)$. GELU, a smooth ReLU, makes them $(0, -0.05, 0, 1.95)$, and $W_2$ maps these to $(0,
+# \mathbf{1.91}, 0, \mathbf{1.91})$: about the absolute difference to the counterpart, at each place. All features of the patches
+# are mixed with the same two matrices.
+#
+# A row of $W_1$ is an attention pattern (lecture 04) that is the same for every image, and that **may be negative**: a softmax can
+# only average, not subtract.
 #
 # In general, write the image as a matrix $X$ with a row for each of $N$ places and a column for each of $d$ **channels**. A small
 # network maps each column, one channel at all places, to another $N$ numbers:
 #
 # $$y_{:,c} = W_2\, \sigma(W_1 x_{:,c} + b_1) + b_2 \qquad \text{for each channel } c \text{, with the same weights}$$
 #
-# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$: a smooth ReLU.
+# That is **token mixing**. $\sigma$ is GELU, $\sigma(x) = x\,\Phi(x)$ with the normal distribution function $\Phi$.
 #
 # | name | shape |
 # | --- | --- |
@@ -175,10 +175,9 @@ token_mixing = check("13.1", token_mixing)
 # %%
 x = torch.tensor([5.0, 2.0, 5.0, 4.0]).view(1, 4, 1)
 subtract = torch.tensor(
-    [[1.0, 0, -1, 0], [-1.0, 0, 1, 0], [0, 1.0, 0, -1], [0, -1.0, 0, 1]]
+    [[1.0, 0, -1, 0], [0, 1.0, 0, -1], [-1.0, 0, 1, 0], [0, -1.0, 0, 1]]
 )
-write = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1]])
-by_hand = token_mixing(x, subtract, torch.zeros(4), write, torch.zeros(4))
+by_hand = token_mixing(x, subtract, torch.zeros(4), subtract.abs(), torch.zeros(4))
 print(by_hand.flatten())
 
 # %% [markdown] tags=["predict"]
@@ -195,37 +194,58 @@ print(by_hand.flatten())
 # These are the channels of its own place, which the other network of the Mixer mixes.</details>
 
 # %% [markdown]
-# ## 3 Channel mixing, and the block
+# Sharing one network over all channels is the odd thing about a Mixer: a depth-wise convolution has a kernel for each. With 32 places,
+# 32 channels and 64 hidden units, the shared matrices have 4,096 weights; one pair of matrices for each channel would have
+# 131,072. In the paper's experiments, sharing costs no accuracy.
 #
-# The absolute difference of one channel is not yet a decision: two patches differ if *any* channel does. A second network is applied
-# to each row, the $d$ numbers of one place, with the same weights everywhere:
-#
-# $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each place } n$$
-#
-# This is the feed-forward network of every Transformer. In a Mixer it is called **channel mixing**.
+# **Wire it by hand.** Which weights mark the puzzles? Suppose that you know how the strands run. `counterpart` says which places
+# belong together at the start of the bundle, and `order` where the strand of each place at the end starts. Write the weights that
+# return, at each place of the end, about the absolute difference to its counterpart.
 #
 # | name | shape |
 # | --- | --- |
-# | x, result | (B, N, d) |
-# | W_3, b_3 | (d_c, d), (d_c,) |
-# | W_4, b_4 | (d, d_c), (d,) |
+# | order, counterpart | (N,), (N,) |
+# | W_1, W_2; b_1, b_2 | (N, N): as many hidden units as places; (N,) |
 
-# %% exercise="13.2" difficulty="●○○" minutes=5
-from course_lib.blocks import channel_mixing
+# %% exercise="13.2" difficulty="●●○" minutes=10
+from course_lib.blocks import difference_weights
 
 # %% tags=["nbval-check-output"]
-channel_mixing = check("13.2", channel_mixing)
+difference_weights = check("13.2", difference_weights)
 
 # %% [markdown]
-# The two are the same function of the transposed matrix. The next cell checks it with your two functions.
+# Two patches differ if the differences of their pixels sum to much. Half of all patches differ: mark those above the median.
 
 # %%
-weights_of_places = [torch.randn(*shape) for shape in ((11, 7), (11,), (7, 11), (7,))]
+wires = [
+    w.to(device()) for w in difference_weights(order, counterparts(torch.arange(N)))
+]
+differences = token_mixing(patchify(4 * unseen.images, P), *wires).sum(-1)
+
+# %% tags=["nbval-check-output"]
+wired = (differences > differences.median()) == unseen.differs
+claim("13.wired", wired=wired.float().mean())
+
+# %% [markdown]
+# So a bundle whose wiring is known needs no training. Ours is unknown: a Mixer has to *find* these weights.
+
+# %% [markdown]
+# ## 3 Channel mixing, and the block
+#
+# Which differences matter? A second network is applied to each row, the $d$ numbers of one place, with the same weights everywhere:
+#
+# $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each place } n$$
+#
+# It is called **channel mixing**, and you have written it in lecture 05: the feed-forward network of every Transformer, here with GELU.
+# It is also token mixing of the transposed matrix, as the next cell checks. $W_3$ is $(d_c, d)$ and $W_4$ $(d, d_c)$.
+
+# %%
+source(channel_mixing)
+weights = [torch.randn(*shape) for shape in ((11, 7), (11,), (7, 11), (7,))]
 features = torch.randn(2, 7, 5)
-turned = channel_mixing(features.mT, *weights_of_places).mT
-torch.testing.assert_close(
-    turned.float(), token_mixing(features, *weights_of_places).float()
-)
+turned = token_mixing(features, *weights).mT
+torch.testing.assert_close(turned, channel_mixing(features.mT, *weights))
+print("channel mixing of the transposed matrix = token mixing, transposed")
 
 # %% [markdown]
 # A block of lecture 05 mixes tokens, then channels, each after a norm and with a residual connection. Replace attention by token
@@ -350,24 +370,23 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# Logistic regression comes close, without a network. It is not told which places belong together, but what to compare: its inputs are
-# the distances of a patch to all others, where the Mixer reads pixels. Some patches were replaced by one that looks the same, so an
-# accuracy of 1 is out of reach.
+# Two rivals have no network. Logistic regression on the distances of a patch to all others comes close: it is not told which places
+# belong together, but what to compare. To copy the marks of the nearest known puzzle gives 0.70. Some patches were replaced by one
+# that looks the same, so an accuracy of 1 is out of reach.
 #
 # The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. In a third model, the weights between
 # places are *free*: one parameter for each pair and head, in place of attention. The study trains these and the convolutions with
 # about as many parameters; windows over the whole image get almost three times as many, a hidden layer over all pixels five times.
 #
-# **Predict.** How does the Vision Transformer compare with the Mixer?
+# **Predict.** Can the Vision Transformer get as far as the Mixer, and does it need its positions for that?
 #
-# <details><summary>A. It gets as far, and needs more updates.</summary>
+# <details><summary>A. It can, with positions: by them, queries and keys can tell which places belong together.</summary>
 #
-# Yes. In a Mixer the weights between places are themselves the parameters. In attention they are the softmax of a product of
-# learned positions, and these must first single out one place of 32.</details>
-# <details><summary>B. It fails as the convolutions do.</summary>
+# Yes. That is what they learn: the same pattern for every image, which a Mixer has as its parameters.</details>
+# <details><summary>B. It cannot: it fails as the convolutions do.</summary>
 #
 # They assume how far apart counterparts are. Attention does not.</details>
-# <details><summary>C. It needs fewer updates, since it can compare the patches themselves.</summary>
+# <details><summary>C. It can, even without positions, since it compares the patches themselves.</summary>
 #
 # What they show tells little about which of them are counterparts: half of them differ, and many patches of sky look alike.</details>
 
@@ -404,12 +423,10 @@ claim(
 )
 
 # %% [markdown]
-# In the end Mixer, free weights and Vision Transformer are level. **Weights between places are the right tool here because which places
-# belong together is the same in every image: it need not be computed from each.** (Not every puzzle favours the Mixer: section 6.)
-# A linear map of the places is enough, since channel mixing can compare. The convolutions lacked reach, above all.
-#
-# Fixed weights can also answer a question that depends on what the places show, as that about the pin of lecture 11: token mixing
-# carries what the pin shows to all places, and channel mixing compares. But we found that this takes many more updates than attention.
+# In the end Mixer, free weights and Vision Transformer are level; those two whose pattern between places is a parameter are there first.
+# **Weights between places are the right tool here because which places belong together is the same in every image: it need not be
+# computed from each.** (Not every puzzle favours the Mixer: *Going further*.) A linear map of the places is enough, since channel
+# mixing can compare. The convolutions lacked reach, above all.
 #
 # ## 5 Another bundle
 #
@@ -463,14 +480,15 @@ def moved(model, order):
     return copy.eval()
 
 
-back = order.argsort().to(device())  # from the end of the bundle to its start
+back = order.argsort().to(device())  # sorts the shuffled images back
 start = PuzzleMixer().to(device())
 losses = []
 for model, puzzles in [(start, known), (moved(start, back), in_order)]:
     few = [part[:640] for part in puzzles]
     run = train(model, batches(*few, batch_size=64, seed=0), loss_of, steps=10, lr=1e-2)
     losses.append([step.loss for step in run])
-torch.testing.assert_close(*losses, atol=1e-3, rtol=1e-3)  # ten updates, both orders
+torch.testing.assert_close(*losses, atol=1e-3, rtol=1e-3)
+print("ten updates in both orders: the same losses")
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -482,7 +500,33 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 6 What the Mixer has found
 #
-# Nobody told the Mixer how the strands run. Now one patch of the *right* copy is exchanged for that of another puzzle.
+# Nobody told the Mixer how the strands run. Take rows of its $W_1$ and sort their columns back to the start of the bundle, as images of
+# 4 × 8 places.
+#
+# **Predict.** What will you see? Think of your own weights of 13.2.
+#
+# <details><summary>A. Rows that sum over the neighbours of a place.</summary>
+#
+# The marks do not depend on neighbours, but on counterparts.</details>
+# <details><summary>B. Weights of opposite sign, four columns apart.</summary>
+#
+# Yes, as in the row by hand: a place minus its counterpart. But most rows subtract several pairs at once; what counts is that all of them
+# together tell the pairs apart.</details>
+# <details><summary>C. No pattern: the strands are mixed up.</summary>
+#
+# So are the columns of $W_1$, and in the same way. Sorting them back undoes it.</details>
+
+# %%
+rows = torch.cat([network[0].weight.detach() for network in mixer.tokens])
+figures.show_rows(rows, order, wires[0][10])
+
+# %% tags=["nbval-check-output"]
+partners = counterparts(order)
+subtracted = (rows - rows[:, partners]).square().sum() / 4
+claim("13.rows", share=subtracted / rows.square().sum())
+
+# %% [markdown] tags=["predict"]
+# Do the marks use what the weights contain? Now one patch of the *right* copy is exchanged for that of another puzzle.
 #
 # **Predict.** Which marks of a well trained Mixer change most?
 #
@@ -495,7 +539,7 @@ claim(
 # <details><summary>C. All: token mixing connects every place with every other.</summary>
 #
 # It could, and a little it does: a patch that fits neither its surroundings nor its counterpart is suspect. But whether two patches
-# are equal is told by these two. (The next question is about the rest.)</details>
+# are equal is told by these two.</details>
 
 
 # %% tags=["cover"]
@@ -518,7 +562,6 @@ found = depends.clone().fill_diagonal_(0).argmax(1).cpu()
 
 # %% tags=["nbval-check-output"]
 alike = rivals.often_alike(known.images).cpu()
-partners = counterparts(order)
 claim("13.wires", found=(found == partners).sum(), alike=(alike == partners).sum())
 
 
@@ -533,90 +576,9 @@ explore(draw_place, place=(0, 31))
 # %% [markdown]
 # The numbers in the explorer are places at the *start* of the bundle. The Mixer has found which strands belong together, but not their
 # order: the map is sorted by the true one. Nor are marks needed for it: counterparts are more often alike than other patches.
-
-# %% [markdown] tags=["predict"]
-# But the sorted map is not symmetric: compare columns 0 to 3, of the left copy, with columns 4 to 7. Both marks of a pair change much with its patch in the right copy, and little with its patch in
-# the left one. Yet the two differ whichever of them is exchanged.
 #
-# **Predict.** Why does the left patch count for less? Section 1 says how a puzzle is made.
-#
-# <details><summary>A. The Mixer reads from left to right, and what came last weighs most.</summary>
-#
-# It reads all places at once, and behind the bundle left and right are scattered anyway.</details>
-# <details><summary>B. By chance: with another seed it may be the other way round.</summary>
-#
-# All seeds see the same kind of puzzles, and in these the two copies differ.</details>
-# <details><summary>C. In training, only patches of the right copy were replaced.</summary>
-#
-# Yes. The left copy is always whole, so that its other patches, too, tell what belongs in a place: sky among sky. If the left patch of
-# a pair is exchanged, its neighbours still show that the right one fits.</details>
-
-# %% [markdown]
-# If so, the map must become symmetric if the surroundings tell nothing. So train on puzzles that differ in one thing: their 16 pairs
-# come from 16 different crops. And the first Mixer must do worse if a pair stands among patches of another puzzle.
-
-
-# %%
-def on_one_pair(model, puzzles):
-    """The share of right marks if all patches but one pair come from another puzzle."""
-    patches, partner, hits = patchify(puzzles.images, P), counterparts(order), []
-    for place in range(N):
-        pair, others = [place, int(partner[place])], patches.roll(1, 0)
-        others[:, pair] = patches[:, pair]
-        marks = marked(model, puzzles._replace(images=unpatchify(others, P, H, W)))
-        hits.append((marks == puzzles.differs)[:, place].float().mean())
-    return torch.stack(hits).mean()
-
-
-def by_side(depends):
-    """How much the marks of a pair change with its left and its right patch."""
-    changes = (depends.diagonal() + depends[counterparts(order), torch.arange(N)]) / 2
-    left = (order % 8 < 4).to(
-        changes.device
-    )  # places whose strand starts in the left copy
-    return changes[left].mean(), changes[~left].mean()
-
-
-source(from_many_crops)
-patchwork, unseen_patchwork = (
-    through_bundle(from_many_crops(made), order) for made in (in_order, unseen_in_order)
-)
-torch.manual_seed(0)
-second = learn(PuzzleMixer().to(device()), patchwork, lr=1.2e-2)
-left, right = by_side(depends)
-second_left, second_right = by_side(dependence(second, unseen_patchwork.images[:200]))
-
-# %% tags=["nbval-check-output"]
-claim(
-    "13.sides",
-    left=left,
-    right=right,
-    second_left=second_left,
-    second_right=second_right,
-    pair=on_one_pair(mixer, unseen),
-    second_pair=on_one_pair(second, unseen),
-)
-names = ("Mixer", "free weights", "Vision Transformer")
-scores = [study.scores(f"{name}, either copy", "right marks") for name in names]
-either, unseen_either = (
-    through_bundle(on_either_side(made, seed), order)
-    for seed, made in enumerate((in_order, unseen_in_order))
-)
-logistic = rivals.by_distances(either, unseen_either.images) == unseen_either.differs
-claim(
-    "13.either",
-    mixer=scores[0],
-    free=scores[1],
-    vit=scores[2],
-    distances=logistic.float().mean(),
-)
-
-# %% [markdown]
-# So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
-# *its* puzzles. **A map of dependence shows what a model uses. It need not be what you had in mind.**
-#
-# Where either copy may hold the replaced patch, only comparing helps, and there the Mixer is *not* the best: after 800 updates it is
-# about level with logistic regression, and behind free weights and the Vision Transformer.
+# Look again: both marks of a pair change more with its patch in the right copy. **A map of dependence shows what a model uses. It need
+# not be what you had in mind.** (*Going further* finds out why.)
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -679,9 +641,12 @@ claim(
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **The paper** trains on 300 million photographs (JFT-300M) whose patches, and the pixels within them, are shuffled by one order: its
-#   Mixer learns as before, and a ResNet falls far behind. In the usual order, and trained on 300 million photographs, its largest Mixer reaches 87.94 % on ImageNet, close to the best
-#   models of that year.
+# - **The paper** trains on 300 million photographs (JFT-300M). With their patches, and the pixels within them, shuffled by one order,
+#   its Mixer learns as before, and a ResNet falls far behind. If one order shuffles the pixels of the whole image, across patches, the
+#   Mixer loses, too: the patch is its one assumption about places. In the usual order its largest Mixer reaches 87.94 % on ImageNet,
+#   close to the best models of that year.
+# - **The price is data.** Trained on ImageNet alone, Mixer-B/16 has 76 %, a Vision Transformer of that size 80 %; larger Mixers overfit,
+#   and the gap closes only with hundreds of millions of images.
 # - **Simpler still.** ResMLP (Touvron et al. 2021, https://arxiv.org/abs/2105.03404) mixes patches by a single linear layer. gMLP
 #   (Liu et al. 2021, https://arxiv.org/abs/2105.08050) lets the mixed places gate the channels, for text as well as for images. FNet
 #   (Lee-Thorp et al. 2021, https://arxiv.org/abs/2105.03824) replaces attention by a Fourier transform without any weights.
@@ -702,6 +667,95 @@ claim(
 # # Going further
 #
 # Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
+
+# %% [markdown] tags=["predict"]
+# ## What a map of dependence shows
+#
+# The sorted map of section 6 is not symmetric: both marks of a pair change much with its patch in the right copy, and less with its
+# patch in the left one. Yet the two differ whichever of them is exchanged.
+#
+# **Predict.** Why does the left patch count for less? Section 1 says how a puzzle is made.
+#
+# <details><summary>A. The Mixer reads from left to right, and what came last weighs most.</summary>
+#
+# It reads all places at once, and behind the bundle left and right are scattered anyway.</details>
+# <details><summary>B. By chance: with another seed it may be the other way round.</summary>
+#
+# All seeds see the same kind of puzzles, and in these the two copies differ.</details>
+# <details><summary>C. In training, only patches of the right copy were replaced.</summary>
+#
+# Yes. The left copy is always whole, so that its other patches, too, tell what belongs in a place: sky among sky. If the left patch of
+# a pair is exchanged, its neighbours still show that the right one fits.</details>
+
+# %% [markdown]
+# If so, the map must become symmetric where the surroundings tell nothing. So train on puzzles that differ in one thing: their 16 pairs
+# come from 16 different crops. And the first Mixer must do worse if a pair stands among patches of another puzzle.
+
+
+# %%
+def on_one_pair(model, puzzles):
+    """The share of right marks if all patches but one pair come from another puzzle."""
+    patches, partner, hits = patchify(puzzles.images, P), counterparts(order), []
+    for place in range(N):
+        pair, others = [place, int(partner[place])], patches.roll(1, 0)
+        others[:, pair] = patches[:, pair]
+        marks = marked(model, puzzles._replace(images=unpatchify(others, P, H, W)))
+        hits.append((marks == puzzles.differs)[:, place].float().mean())
+    return torch.stack(hits).mean()
+
+
+def by_side(depends):
+    """How much the marks of a pair change with its left and its right patch."""
+    changes = (depends.diagonal() + depends[counterparts(order), torch.arange(N)]) / 2
+    left = (order % 8 < 4).to(
+        changes.device
+    )  # places whose strand starts in the left copy
+    return changes[left].mean(), changes[~left].mean()
+
+
+source(from_many_crops)
+patchwork, unseen_patchwork = (
+    through_bundle(from_many_crops(made), order) for made in (in_order, unseen_in_order)
+)
+torch.manual_seed(0)
+second = learn(PuzzleMixer().to(device()), patchwork, lr=1.2e-2)
+left, right = by_side(depends)
+second_left, second_right = by_side(dependence(second, unseen_patchwork.images[:200]))
+
+# %% tags=["nbval-check-output"]
+claim(
+    "13.sides",
+    left=left,
+    right=right,
+    second_left=second_left,
+    second_right=second_right,
+    pair=on_one_pair(mixer, unseen),
+    second_pair=on_one_pair(second, unseen),
+)
+
+# %% [markdown]
+# So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
+# *its* puzzles. What if either copy may hold the replaced patch, so that only comparing helps? The study trains three models on such
+# puzzles for 800 updates each, and the next cell the logistic regression.
+
+# %% tags=["nbval-check-output"]
+names = ("Mixer", "free weights", "Vision Transformer")
+scores = [study.scores(f"{name}, either copy", "right marks") for name in names]
+either, unseen_either = (
+    through_bundle(on_either_side(made, seed), order)
+    for seed, made in enumerate((in_order, unseen_in_order))
+)
+logistic = rivals.by_distances(either, unseen_either.images) == unseen_either.differs
+claim(
+    "13.either",
+    mixer=scores[0],
+    free=scores[1],
+    vit=scores[2],
+    distances=logistic.float().mean(),
+)
+
+# %% [markdown]
+# There the Mixer is *not* the best: it is about level with logistic regression, and behind free weights and the Vision Transformer.
 
 # %% [markdown]
 # ## The Mixer as a convolutional network

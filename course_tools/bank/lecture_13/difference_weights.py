@@ -1,0 +1,250 @@
+"""Exercise 13.2, difference_weights: what students answer, wrong and right."""
+
+import torch
+from torch import Tensor
+
+from course_lib.blocks import difference_weights, token_mixing
+from course_tools.checks.comparisons import Failure, same_shapes
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome, is_close
+
+wrong, right, stranger = Answers(), Answers(), Answers()
+
+HINTS = (
+    (
+        "Take the image itself first, of four positions: 0 and 2 belong together, and 1 and 3. Write both matrices on "
+        "paper. In the example by hand one unit is the difference of positions 0 and 2, and another one the opposite. "
+        "To which positions does W_2 write these two?"
+    ),
+    (
+        "Now shuffled. Position i of the shuffled image is position order[i] of the image. Which position of the "
+        "image is its counterpart, and where does that one stand in the shuffled image? The last step asks `order` "
+        "the other way round."
+    ),
+    (
+        "The inverse of the order is `order.argsort()`: it says where each position of the image stands in the "
+        "shuffled one. Once you know the counterpart of each shuffled position, take the identity matrix and its rows "
+        "at those counterparts: the difference of the two is W_1, their sum W_2. The biases are 0."
+    ),
+)
+
+
+def _weights(partner: Tensor) -> tuple[Tensor, Tensor]:
+    """The identity, and the matrix with a 1 in each row at the partner of its position."""
+    unit = torch.eye(len(partner), device=partner.device)
+    return unit, unit[partner]
+
+
+def _wired(partner: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    unit, other = _weights(partner)
+    return unit - other, unit.new_zeros(len(unit)), unit + other, unit.new_zeros(len(unit))
+
+
+def _partner(order: Tensor, counterpart: Tensor) -> Tensor:
+    return order.argsort()[counterpart[order]]
+
+
+@wrong.idea
+def ignores_the_order(order, counterpart):
+    """You pair the positions as in the image. The shuffled image has another order: its position i is position order[i] of the
+    image."""
+    return _wired(counterpart)
+
+
+@wrong.part
+def runs_through_the_bundle_backwards(order, counterpart):
+    """You take `order` and its inverse for each other. order[i] is the position of the *image* that stands at position i of the
+    shuffled one."""
+    return _wired(order[counterpart[order.argsort()]])
+
+
+@wrong.part
+def stays_at_the_start(order, counterpart):
+    """You find the counterpart as a position of the image, counterpart[order[i]], and take it for one of the shuffled image.
+    There it stands elsewhere: at the position that the inverse of the order gives."""
+    return _wired(counterpart[order])
+
+
+@wrong.part
+def begins_at_the_end(order, counterpart):
+    """You take position i of the shuffled image for position i of the image when you look up its counterpart. It is position
+    order[i] there."""
+    return _wired(order.argsort()[counterpart])
+
+
+@wrong.part
+def adds_the_counterpart(order, counterpart):
+    """Your hidden units add a position and its counterpart. Whether two are equal, their sum does not tell: subtract."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit + other, unit.new_zeros(len(unit)), unit + other, unit.new_zeros(len(unit))
+
+
+@wrong.part
+def writes_to_its_own_place_alone(order, counterpart):
+    """Each of your hidden units writes to one position of its pair. Where its difference is negative, GELU returns about 0, and
+    that position then says "equal". Both units of a pair write to both positions."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit - other, unit.new_zeros(len(unit)), unit, unit.new_zeros(len(unit))
+
+
+@wrong.part
+def writes_to_the_other_place_alone(order, counterpart):
+    """Each of your hidden units writes to the counterpart of its position alone. Where its difference is negative, GELU returns
+    about 0, and nothing is written there. Both units of a pair write to both positions."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit - other, unit.new_zeros(len(unit)), other, unit.new_zeros(len(unit))
+
+
+@wrong.part
+def subtracts_the_opposite_unit(order, counterpart):
+    """Your W_2 subtracts the two units of a pair. GELU(a) - GELU(-a) = a is the difference with its sign: opposite at the two
+    positions, and over several channels such numbers cancel. Add the two units."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit - other, unit.new_zeros(len(unit)), unit - other, unit.new_zeros(len(unit))
+
+
+@wrong.idea
+def subtracts_after_the_bend(order, counterpart):
+    """Your hidden units copy the positions, and W_2 subtracts. By then GELU has taken the negative numbers away, and the result
+    has a sign. Subtract in W_1, before GELU."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit, unit.new_zeros(len(unit)), unit - other, unit.new_zeros(len(unit))
+
+
+@wrong.detail
+def takes_the_mean_of_the_units(order, counterpart):
+    """You halve the sum of the two units of a pair. One of them is about 0, so the sum itself is about the absolute
+    difference."""
+    unit, other = _weights(_partner(order, counterpart))
+    return unit - other, unit.new_zeros(len(unit)), (unit + other) / 2, unit.new_zeros(len(unit))
+
+
+@wrong.detail
+def halves_the_difference(order, counterpart):
+    """Your hidden units halve the difference, weights of 1/2. The result is then about half of the absolute difference."""
+    unit, other = _weights(_partner(order, counterpart))
+    return (unit - other) / 2, unit.new_zeros(len(unit)), unit + other, unit.new_zeros(len(unit))
+
+
+@wrong.detail
+def adds_a_bias(order, counterpart):
+    """Your biases are 1. Where two positions are equal the result should be 0, so nothing is added before or after GELU."""
+    weights = difference_weights(order, counterpart)
+    return weights[0], torch.ones_like(weights[1]), weights[2], torch.ones_like(weights[3])
+
+
+@wrong.case
+def returns_integers(order, counterpart):
+    """Your weights are integers, which cannot be multiplied by features. Make them floats: `torch.eye` does so by itself."""
+    return tuple(weight.long() for weight in difference_weights(order, counterpart))
+
+
+@right
+def by_indices(order, counterpart):
+    """Zeros, in which single entries are set, position by position."""
+    N = len(order)
+    W_1, W_2 = torch.zeros(N, N, device=order.device), torch.zeros(N, N, device=order.device)
+    ends_in = {int(start): end for end, start in enumerate(order)}
+    for end in range(N):
+        other = ends_in[int(counterpart[order[end]])]
+        W_1[end, end], W_1[end, other] = 1.0, -1.0
+        W_2[end, end], W_2[end, other] = 1.0, 1.0
+    return W_1, torch.zeros(N, device=order.device), W_2, torch.zeros(N, device=order.device)
+
+
+@right
+def for_images_in_order_first(order, counterpart):
+    """The weights for images in order, whose columns of W_1 and rows of W_2 are then moved to where the strands end."""
+    unit, other = _weights(counterpart)
+    zeros = torch.zeros(len(order), device=order.device)
+    return (unit - other)[:, order], zeros, (unit + other)[order], zeros
+
+
+@right
+def two_units_a_pair(order, counterpart):
+    """The units of a pair stand one after the other, each the negative of the other."""
+    partner = _partner(order, counterpart)
+    N, first = len(order), (partner > torch.arange(len(order), device=order.device)).nonzero()[:, 0]
+    unit = torch.eye(N, device=order.device)
+    differences, pairs = unit[first] - unit[partner[first]], unit[first] + unit[partner[first]]
+    zeros = torch.zeros(N, device=order.device)
+    return torch.cat([differences, -differences]), zeros, torch.cat([pairs, pairs]).mT, zeros
+
+
+@stranger
+def pairs_halves_of_the_shuffled_image(order, counterpart):
+    return _wired(torch.arange(len(order), device=order.device).roll(len(order) // 2))
+
+
+@stranger
+def subtracts_the_mean_of_all(order, counterpart):
+    W_1, b_1, W_2, b_2 = difference_weights(order, counterpart)
+    return torch.eye(len(order), device=order.device) - 1 / len(order), b_1, W_2, b_2
+
+
+@stranger
+def wires_of_twice_the_strength(order, counterpart):
+    W_1, b_1, W_2, b_2 = difference_weights(order, counterpart)
+    return 2 * W_1, b_1, W_2, b_2
+
+
+@stranger(makes=[ignores_the_order, adds_the_counterpart])
+def wires_twice_wrong(order, counterpart):
+    unit, other = _weights(counterpart)
+    return unit + other, unit.new_zeros(len(unit)), unit + other, unit.new_zeros(len(unit))
+
+
+def same_mixing(expected: Outcome, got: Outcome) -> Failure | None:
+    """Compare what token mixing makes of an image with the weights: hidden units may stand in any order."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    N = len(expected.results[3])
+    x = 3 * torch.linspace(1.0, 20.0, N, device=expected.results[3].device).sin()[None, :, None]
+    want, have = (token_mixing(x, *outcome.results).flatten() for outcome in (expected, got))
+    if is_close(want, have):
+        return None
+    at = int((want - have).abs().argmax())
+    return Failure(
+        "With your weights, token mixing returns something else.",
+        f"At position {at} it should return {want[at]:.3g}, and it returns {have[at]:.3g}.",
+    )
+
+
+def _pairs(draw: Draw, N: int) -> Tensor:
+    """Draw which of an even number of positions belong together."""
+    shuffled = draw.uniform(N).argsort()
+    return torch.empty_like(shuffled).scatter(0, shuffled, shuffled.view(-1, 2).flip(1).flatten())
+
+
+def _bundles(draw: Draw) -> list[Call]:
+    """Bundles in which pairs end apart: no order is its own inverse."""
+    calls: list[Call] = []
+    for N in (8, 12):
+        ring = draw.uniform(N).argsort()
+        calls.append((torch.empty_like(ring).scatter(0, ring, ring.roll(1)), _pairs(draw, N)))
+    return calls
+
+
+exercise = Exercise(
+    id="13.2",
+    title="Wire the differences by hand",
+    reference=difference_weights,
+    results=("W_1", "b_1", "W_2", "b_2"),
+    properties=(
+        runs_on(_bundles),
+        has_shape("Two matrices (N, N) and two biases (N,).", _bundles),
+        Property(
+            "in order",
+            "Where nothing is shuffled, token mixing returns about the absolute difference to the counterpart.",
+            lambda draw: [(torch.arange(N), _pairs(draw, N)) for N in (2, 8)],
+            same_mixing,
+            points=3,
+        ),
+        Property("shuffled", "The same for shuffled images.", _bundles, same_mixing, points=4),
+        leaves_inputs(_bundles),
+    ),
+    wrong=wrong,
+    right=right,
+    strangers=stranger,
+    hints=HINTS,
+)
