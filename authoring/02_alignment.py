@@ -76,7 +76,7 @@ known, d = known[1] + known[2], 64
 # %% [markdown]
 # The whole program follows: encoder, decoder, translator, training loop. The encoder is a GRU in each direction, so a
 # character's state depends on what precedes it and on what follows it; *packing* lets it skip padding. The decoder starts with
-# the last state, and reads it before each character, beside the character before. Two functions of the decoder,
+# the last state. At each step it reads the last state again, together with the character that it wrote before. Two functions of the decoder,
 # `additive_scores` and `attend`, are explained in sections 3 and 4; until then, read them as "look something up".
 
 # %%
@@ -221,8 +221,8 @@ for pair in new[2][:3]:
 
 # %% [markdown]
 # After 400 updates, some single dates are right, and no pair of dates. The answers look like dates, and parts of them are
-# right. What is lost is the detail: the vector has 64 numbers for the whole sentence, and training must find out how to pack
-# twenty characters into them. Why not let the decoder *look things up* instead?
+# right. It is hard to learn how to pack twenty characters into one vector, and to unpack them again. Why not let the decoder
+# *look things up* instead?
 #
 # ## 2 One query by hand
 #
@@ -278,7 +278,8 @@ print("scores", k @ q, "weights", weights, "context", weights @ k, sep="\n")
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
 # By hand, with two hidden units, $W = U = I$ and $v = (-1, -1)$. The query (1, 0) and the equal key (1, 0) give $-\tanh 2 -
-# \tanh 0 = -0.96$; the other key, (0, 1), gives $-2 \tanh 1 = -1.52$. The query (0, 1) prefers the other key.
+# \tanh 0 = -0.96$; the other key, (0, 1), gives $-2 \tanh 1 = -1.52$, since two half-full units add up to more than one full
+# unit; hence the minus in $v$. The query (0, 1) prefers the other key.
 #
 # In a batch, every query is scored against every key. Use broadcasting; no loop is needed.
 #
@@ -478,13 +479,13 @@ source(experiments.mean_state)
 claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
 
 # %% [markdown]
-# The short path alone does not help. One vector *mixes* the characters, and training must find out how to pack and unpack them. More room makes this easier: last states of 256 numbers converted about a third of the pairs after as many updates,
-# with each of three seeds and 15 times the weights. With attention nothing is packed: each position of the answer learns only
-# *which* state it needs.
+# After as many updates, the mean is no better than the last state. One vector *mixes* all characters, and training must find out
+# how to pack and unpack them. With attention nothing is packed: each position of the answer learns only *which* state it needs.
 #
-# 64 numbers *can* carry two dates, given time: at this width **attention needs a tenth of the updates**, as the recorded study
-# `02_length_and_width` shows. A last state of 256 numbers still needs twice as many. Its models are relatives of ours: Luong's
-# decoder, with the *general* score of section 3, and one without attention.
+# Is it a matter of time, or of room? The figure below shows a recorded study, `02_length_and_width`, of relatives of the two models:
+# Luong's decoder, with the *general* score of section 3, and one without attention. 64 numbers *can* carry two dates, given time:
+# at this width **attention needs a tenth of the updates**. A last state of 256 numbers needs twice as many updates as attention
+# with 64.
 #
 # Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
 # answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.
@@ -534,8 +535,10 @@ claim(
 figures.show_steps(aligned, "Mar 5, 1987", first=0, n=6)
 
 # %% [markdown]
-# The whole sentence as a map: each row is a character of the answer, each column a character of the source. The encoder reads
-# in both directions, so a state also contains its neighbours; the weight of a month may lie on any of its letters.
+# It writes *1* and puts its weight on the *9*: the state at 9 has read the 1 before it. **A weight points at a state, not at a
+# letter.** The hyphen is the same in every answer and needs nothing from the source, so its weights are spread.
+#
+# The whole sentence as a map: each row is a character of the answer, each column a character of the source.
 
 # %% tags=["cover", "nbval-check-output"]
 figures.show_alignment(aligned, new[2][0].source)
