@@ -52,8 +52,8 @@ from course_tools.notebook.fit import fit
 # composed here, so the right caption and the place of each digit are known.
 #
 # A convolutional network, the **encoder**, turns an image into a map of 6 × 6 **regions**. Each region is a vector of 66
-# numbers: 64 features, and its row and column. These run from −15 to 15, a scale chosen by hand: without it, one of three
-# trainings did not learn in 900 updates where to look. The encoder learned to recognise single digits and is fixed from here on.
+# numbers: 64 features, and its row and column. These run from −15 to 15: on a smaller scale, the decoder may learn later where to
+# look. The encoder learned to recognise single digits and is fixed from here on.
 
 # %%
 task = captions.caption_task(seed=0)
@@ -84,9 +84,9 @@ source(captions.caption_task)
 # It contains how much of each feature the image has.</details>
 
 # %% [markdown]
-# The whole program follows. It is *Show, Attend and Tell* (Xu et al. 2015): before each word, the decoder reads a weighted mean
-# of the regions. With `attention=False` the weights are equal, so it reads the plain mean. The two models are the same in all
-# else.
+# The whole program follows. It is *Show, Attend and Tell* (Xu et al. 2015): before each word, `caption_step` reads a weighted mean
+# of the regions. With `attention=False` the weights are equal, so it reads the plain mean; all else is the same. Sections 3 and 4
+# explain what is inside the step, with its gate and the matrices `L_h`, `L_z` and `L_o`; skip them until then.
 
 
 # %%
@@ -213,7 +213,12 @@ claim("03.a", names=task.names_both(texts), exact=right["read evenly"][900])
 # | right | (0, 2) | (0, −0.964) | −3.86 | **0.023** |
 #
 # The state has switched the second unit off: at −4 the tanh is saturated, and what the region adds makes hardly a difference. A
-# state that adds (−4, 0) switches the first unit off.
+# state that adds (−4, 0) switches the first unit off. With an empty region, (0, 0, 0), in the middle, the first state reads from
+# *three left of seven* in section 1
+#
+# $$0.956 \cdot (1, 0, -1) + 0.020 \cdot (0, 0, 0) + 0.023 \cdot (0, 1, 1) = (0.96,\ 0.02,\ -0.93),$$
+#
+# a three on the left, and the second state a seven on the right. The order is back.
 
 # %%
 W_a_a = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 2.0]])  # left, middle, right
@@ -324,14 +329,18 @@ claim(
 
 # %% [markdown]
 # Attention is right far more often than the mean. But the vector made by hand is as good, and learns sooner: with two digits,
-# one knows beforehand what must be kept. What both still get wrong is nearly always a digit, and seldom the order: the encoder's
-# own classifier, shown each digit alone, reads both right in only 86 % (in one training).
+# one knows beforehand what must be kept. What both still get wrong is nearly always a digit, and seldom the order. They see no
+# better than their encoder: its own classifier, shown the two digits of an image one at a time, names both in 86 % of the images
+# (in one training).
 #
 # ### Four digits
 #
 # Now an image is a page: four digits on two lines, one to three on each, with free space between them. The caption reads them
 # line by line: *three five five three*. There are ten thousand captions and four thousand images, so two in three captions of new
 # images occur nowhere in training.
+#
+# Two models without attention compete: one reads the parts of the page in a fixed order; the other reads all at once, as one
+# vector, the largest value of each feature in each sixth of the page (two lines, three places).
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A decoder without attention reads the quarters of the page, the largest value of each feature there, in a fixed
@@ -392,8 +401,8 @@ claim(
 
 # %% [markdown]
 # Where the order of the looks is known beforehand, a fixed order is enough: with two digits on each line it does as well. The
-# vector of sixths keeps the places apart, so what is learned about a digit at one place does not help at another. **Attention is
-# needed where the image decides what to look at next.**
+# vector of sixths has every digit and its place, all at once, and is right less often. **Attention is needed where the image
+# decides what to look at next.**
 #
 # ## 6 See it
 #
@@ -404,8 +413,9 @@ figures.show_caption_weights(attentive, task, image=0)
 figures.show_caption_weights(pager, page, image=0)
 
 # %% [markdown] tags=["predict"]
-# No label says where the digits are: the gradient of the loss of each word reaches the weights through the context. But
-# do the *weights* decide the word? A test: exchange them.
+# How can it know *above* from a look at one digit? Row and column are numbers of each region, so the context says where it looked;
+# without them it can only guess the order (*Going further*). No label says where the digits are: the gradient of the loss of each
+# word reaches the weights through the context. But do the *weights* decide the word? A test: exchange them.
 #
 # **Predict.** Before the first word, the decoder gets the weights that it has before the last one. Its state stays as it is. What
 # does the caption begin with?
@@ -526,14 +536,14 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 # - **2018.** Adebayo et al. showed that some popular maps of an image's "important" pixels look the same when the network's
 #   weights are random (https://arxiv.org/abs/1810.03292). A map needs a control; ours were another image and exchanged weights.
 # - **2021.** CLIP learned images and captions as a pair, without writing any (https://arxiv.org/abs/2103.00020).
-# - **2022.** Flamingo put cross-attention to image features between the layers of a frozen language model
-#   (https://arxiv.org/abs/2204.14198).
 # - **2023.** BLIP-2 reads the image by a few learned queries (https://arxiv.org/abs/2301.12597). LLaVA passes the regions,
 #   projected by a matrix, to a language model as if they were words (https://arxiv.org/abs/2304.08485). What chooses the region
 #   before each word is then the model's own self-attention (lecture 04).
 # - **2024.** Qwen2-VL takes images of any size, with rotary positions for row and column (https://arxiv.org/abs/2409.12191). Yet
 #   such models still fail at simple questions of *where*: whether two circles overlap (Rahmanzadehgervi et al.,
 #   https://arxiv.org/abs/2407.06581).
+# - **2025.** DeepEyes learns by reinforcement when to crop a part of the image and to read it anew while it reasons
+#   (https://arxiv.org/abs/2505.14362): hard attention again (*Going further*).
 #
 # **Further reading.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell* (https://arxiv.org/abs/1411.4555) · Xu et al. 2015,
 # *Show, Attend and Tell*, section 3.1.2 (https://arxiv.org/abs/1502.03044).
