@@ -45,7 +45,7 @@ from course_tools.lectures.lecture_10 import figures, rivals
 from course_tools.lectures.lecture_10.glass import decibels, noisy_glass
 from course_tools.lectures.lecture_10.glass import stained_glass, with_noise
 from course_tools.notebook import check, claim, device, explore, ledger, predict
-from course_tools.notebook import progress, show_study, source
+from course_tools.notebook import peak_memory, progress, show_study, source
 from course_tools.notebook.authorship import whose
 from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.seed_scores import show_seeds
@@ -58,7 +58,8 @@ from course_tools.notebook.training_curve import trained_with_losses
 # channel. A network should restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
 # each pixel, 1,030 parameters. `learn` is the loop of the whole lecture: eight new images of 16 × 16 pixels and six panes in every
 # update, Adam, a learning rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Each network
-# has the best of a few rates. Quality is the peak signal-to-noise ratio in dB: 10 dB more is a tenth of the squared error.
+# has the best of a few rates. Quality is the peak signal-to-noise ratio in dB: 10 dB more is a tenth of the squared error,
+# 0.5 dB more leaves 89 % of it.
 
 
 # %%
@@ -114,8 +115,8 @@ figures.show_restored(restored, large)
 
 # %% [markdown]
 # **By hand.** Three neighbouring grey pixels have the values 0.9, 0.8 and 0.1; an edge lies before the last. What is the clean
-# value of the middle one? The mean is 0.6, a mixture of both panes. Let the *content* decide: score each pixel $b$ by its
-# difference from the middle, $-(b - 0.8)^2 / (2 \cdot 0.2^2)$, and apply a softmax:
+# value of the middle one? The mean is 0.6, a mixture of both panes. Let the *content* decide: score each pixel $y$ by its
+# difference from the middle, $-(0.8 - y)^2 / (2 \cdot 0.2^2)$, and apply a softmax:
 #
 # | pixel | score | exp | weight | weight × value |
 # | --- | --- | --- | --- | --- |
@@ -124,17 +125,17 @@ figures.show_restored(restored, large)
 # | 0.1 | −6.125 | 0.0022 | 0.0012 | 0.0001 |
 #
 # The sum is **0.846**: the pixel beyond the edge has almost no part in it. This is one half of the **bilateral filter** (Tomasi and
-# Manduchi 1998); the other half lowers the score with the distance from the middle. It is also attention: with $a$ for the middle
-# pixel, $-(a-b)^2 = 2ab - b^2 - a^2$, and $a^2$ is the same for all keys, so it cancels in the softmax. What is left is a dot
-# product of a query $(a, 1)$ and a key $(2b, -b^2)$. The bilateral filter is local attention with queries and keys set by hand; we
-# will learn them.
+# Manduchi 1998); the other half lowers the score with the distance from the middle. It is also attention: with $x$ for the middle
+# pixel, $-(x-y)^2 = 2xy - y^2 - x^2$, and $x^2$ is the same for all keys, so it cancels in the softmax. What is left is the dot
+# product of a query $(x, 1)$ and a key $(2y, -y^2)$, divided by $2 \cdot 0.2^2$. The bilateral filter is local attention with queries
+# and keys set by hand; we will learn them.
 #
 # ## 2 From all pairs to a band
 #
 # In lecture 09 each pixel attended to every other. A feature map of 56 × 56 pixels, the size of an early map of a ResNet, then
 # has $3136^2$ = 9,834,496 weights in each head. Windows of 7 × 7 leave 3136 · 49 = 153,664, one in 64. In the matrix of weights
-# (rows are queries, columns are keys) they are bands: one in a text, and several in an image, whose pixels are numbered row by row,
-# which tears the blocks on the right (section 10) into stripes.
+# (rows are queries, columns are keys) they are bands: one in a text, and several in an image, since its pixels are numbered row by row.
+# On the right, an image is cut into *blocks* that attend within themselves, as in Swin.
 
 # %%
 figures.show_bands()
@@ -213,8 +214,8 @@ window_mask = check("10.2", window_mask)
 #
 # Attention over a window treats the neighbours as a *set*: it cannot distinguish near from far, or left from right. Therefore
 # each offset has a learned vector $r$, and its dot product with the query is added to the score. One half of $r$ encodes the row
-# of the window, the other half the column. A query can choose by it where to look, which one number for each offset, the same for
-# all queries, would not allow:
+# of the window, the other half the column. As the vector meets the query, each query can choose where to look. (Swin and T5 add one
+# *number* for each offset, the same for all queries.)
 #
 # $$r_{ab} = [\,\mathrm{row}_a\,;\,\mathrm{column}_b\,] \qquad
 # q^\top r_{ab} = q_{[:d_{row}]}^\top\, \mathrm{row}_a + q_{[d_{row}:]}^\top\, \mathrm{column}_b$$
@@ -277,7 +278,7 @@ suspect = check("10.4", suspect)
 
 # %% [markdown]
 # The corner of section 4, with the suspect and with your function; then your function against one of the library's faster forms
-# (`course_lib.fast`), which copies no windows.
+# (`course_lib.fast`), which copies no windows: the same result, in a tenth of the memory.
 
 # %% tags=["nbval-check-output"]
 ones, no_offsets = torch.ones(5, 7, 4), torch.zeros(3, 2)
@@ -294,28 +295,63 @@ mine, theirs = (
 )
 torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 
-# %% [markdown] tags=["predict"]
-# The queries, keys and values of an image are mirrored, left to right. The context is computed from them, and mirrored back.
-#
-# **Predict.** All offset vectors are 0. By how much does this context differ from that of the image itself?
-#
-# <details><summary>A. By nothing but rounding.</summary>
-#
-# Yes. A mirrored window contains the same set of neighbours. Only the relative positions distinguish left from right.</details>
-# <details><summary>B. It differs where the image is not symmetric.</summary>
-#
-# Each query still meets the same keys, in another order, and a sum has no order.</details>
-# <details><summary>C. It differs at the border only, where the mask is.</summary>
-#
-# The mask is mirrored as well: it depends on the distance from the border.</details>
+inputs = *torch.randn(3, 56, 56, 32), *torch.zeros(2, 7, 16)
+held = peak_memory(lambda: local_attention(*inputs)) / 2**20
+less = peak_memory(lambda: sliced_local_attention(*inputs)) / 2**20
+print(f"56 × 56 pixels, windows of 7 × 7: {held:.0f} MB; without copies {less:.0f} MB")
 
-# %% tags=["nbval-check-output"]
-changed = {}
-for name, r, c in (("random", rows, columns), ("zero", 0 * rows, 0 * columns)):
-    straight = local_attention(q, k, v, r, c)[0]
-    mirrored = local_attention(q.flip(1), k.flip(1), v.flip(1), r, c)[0].flip(1)
-    changed[name] = (mirrored - straight).abs().max()
-claim("10.h", **changed)
+# %% [markdown] tags=["predict"]
+# How does anything ever leave the window? By the next layer: its keys have seen their own neighbours.
+#
+# **Predict.** Three layers with windows of 3 × 3 follow one another. How many pixels of the image have an influence on the middle one?
+#
+# <details><summary>A. 9, the pixels of its window.</summary>
+#
+# Those of the last layer. But their values come from windows of their own.</details>
+# <details><summary>B. 27: 9 more in each layer.</summary>
+#
+# The area grows on all sides: a layer adds one ring.</details>
+# <details><summary>C. 49.</summary>
+#
+# Yes, 7 × 7: one pixel more in each direction, 3 × 3, 5 × 5, 7 × 7. In a text with three tokens before each, three layers reach 9 back.</details>
+
+
+# %%
+def window(x):
+    """Local attention in windows of 3 × 3, with x (12, 12, 4) as query, key and value."""
+    return local_attention(x, x, x, torch.zeros(3, 2), torch.zeros(3, 2))[0]
+
+
+def blocks(x):
+    """Attention within blocks of 4 × 4."""
+    inside = rearrange(x, "(H a) (W b) d -> H W (a b) d", a=4, b=4)
+    context = attend(inside @ inside.mT, inside).context
+    return rearrange(context, "H W (a b) d -> (H a) (W b) d", a=4)
+
+
+def shifted(x):
+    """The same, with all blocks shifted by half their side."""
+    return blocks(x.roll((-2, -2), (0, 1))).roll((2, 2), (0, 1))
+
+
+def reached(*layers):
+    """Which pixels have an influence on the pixel (5, 5) after some layers."""
+    x = y = torch.rand(12, 12, 4, requires_grad=True)
+    for layer in layers:
+        y = layer(y)
+    y[5, 5].sum().backward()
+    return x.grad.abs().sum(-1) > 0
+
+
+maps = {f"windows × {n}": reached(*n * [window]) for n in (1, 2, 3)}
+maps["blocks × 3"] = reached(blocks, blocks, blocks)
+maps["shifted × 2"] = reached(blocks, shifted)
+maps["shifted × 3"] = reached(blocks, shifted, blocks)
+figures.show_reach(maps, 5, 5)
+
+# %% [markdown]
+# Blocks never exchange anything, however many layers follow. Swin shifts them by half their side in every second layer, and then
+# they do.
 
 # %% [markdown]
 # ## 7 A filter that learns its weights
@@ -414,12 +450,12 @@ def draw_weights(row=14, column=13):
 draw_weights()
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Find a pixel with little weight on its own
+# **Explore.** Move the pixel into the middle of a pane, to the border, and along an edge: there some pixels have little weight on their own
 # pane. What has gone wrong?
 #
 # <details><summary>Answer</summary>
 #
-# Its own noise: the query is one noisy pixel, which may look more like the pane beyond the edge.</details>
+# Their own noise: the query is one noisy pixel, which may look more like the pane beyond the edge.</details>
 
 # %% tags=["interactive"]
 explore(draw_weights, row=(0, 31, 1), column=(0, 31, 1))
@@ -461,14 +497,34 @@ claim(
 )
 
 # %% [markdown]
-# A row term plus a column term cannot exclude the middle alone: a low term for the middle row lowers all five positions in it. In the
+# A row term plus a column term cannot lower the middle alone: a low term for the middle row lowers all five positions in it. In the
 # figure, one head has given up the pixel's row and the other its column; together they see everything but the pixel itself. Not every
 # training finds this division.
 #
 # What training has found can be taught to the filter that learns nothing: leave the pixel itself out of its average. And a query that
-# is one noisy pixel cannot know its pane; filtered twice in windows of 3 × 3, it is compared by smoothed colours.
+# is one noisy pixel cannot know its pane; in a second layer it is compared by colours that the first has smoothed. So we stack two layers
+# with windows of 3 × 3, which see 5 × 5 together (1,747 parameters), and filter twice as well.
+
 
 # %% tags=["nbval-check-output"]
+class Stacked(nn.Module):
+    """Two layers of local attention in windows of 3 × 3, with your function."""
+
+    def __init__(self, d=16, n_heads=2):
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, d, 1), nn.Conv2d(d, 3, 1)
+        self.first, self.second = (
+            LocalAttention(d, d, n_heads, 3, mechanism=local_attention)
+            for _ in range(2)
+        )
+
+    def forward(self, images):
+        x = self.first(self.stem(images).relu()).context
+        return self.head(self.second(x).context)
+
+
+torch.manual_seed(0)
+stacked = quality(learn(Stacked().to(device()), lr=2e-2))
 without_itself = rivals.best_bilateral_filter(*others, 5, itself=False)
 taught = quality(lambda x: rivals.bilateral_filter(x, 5, *without_itself, itself=False))
 both_widths = rivals.best_twice(*others, 3)
@@ -479,19 +535,11 @@ claim(
     taught=taught,
     twice=twice,
     attention=found["local attention"],
+    stacked=stacked,
 )
-points = {
-    "attention": [found["local attention"]],
-    "content alone": [quality(content)],
-    "bilateral": [found["bilateral"]],
-    "without itself": [taught],
-    "twice, 3 × 3": [twice],
-}
-show_seeds(points, "dB", "new stained glass", {"noisy": decibels(noisy, clean)})
 
 # %% [markdown]
-# Two passes see 5 × 5 pixels, as the network does, and lead: **one layer compares what it is given, a second compares the results.** It
-# is one reason to stack layers.
+# **One layer compares what it is given, a second compares the results.** It is one reason to stack layers.
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
@@ -531,11 +579,11 @@ taught = quality(lambda x: rivals.bilateral_filter(x, 7, *new, itself=False))
 claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide, taught=taught)
 
 # %% [markdown]
-# **For its 1,000 parameters, attention is the right tool here: it computes a kernel where a convolution stores kernels for many cases.**
-# Twenty times as many parameters come near in as many updates, of which each takes half the time, and their curve still rises: in one
-# training of 5,000 they led. Where a larger network is welcome, take it.
+# **With 1,000 parameters, attention is the right tool here: it computes a kernel where a convolution stores kernels for many cases.** But
+# parameters are not time: convolutions with twenty times as many come within 0.5 dB after as many updates, each in half the time, and in
+# one training of 5,000 updates they led. Where a larger network is welcome, take it.
 #
-# **Count them.** A layer with 64 features in and out, in windows of 3 × 3:
+# **Count them.** A layer with 64 features in and out, of which 32 meet the row vectors and 32 the column vectors:
 #
 # | layer | parameters | 3 × 3 | 7 × 7 |
 # | --- | --- | --- | --- |
@@ -589,7 +637,7 @@ figures.show_restored(panels, photo.to(device()))
 #
 # <details><summary>A. A convolution.</summary>
 #
-# Right: its weights may be negative, here -1 and 1. Attention needs two heads and a subtraction after them.</details>
+# Right: its weights may be negative, here -1 and 1. Attention needs two heads, and a linear layer after them that subtracts.</details>
 # <details><summary>B. One head of local attention.</summary>
 #
 # Its weights are positive and sum to 1: it can average and choose, and cannot subtract.</details>
@@ -616,14 +664,15 @@ figures.show_restored(panels, photo.to(device()))
 # %% [markdown]
 # ## 10 What came of it
 #
-# - **Blocks instead of windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) cuts the image into blocks, attends
-#   within each (the right matrix of section 2), and shifts the blocks by half their side in every second layer, so that pixels on both
-#   sides of a border meet there. All queries of a block share their keys, so one matrix product suffices. Its relative positions are one
-#   learned number for each offset, the same for all queries: your $q^\top r$ with a fixed $q$.
+# - **Blocks instead of windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) attends within blocks, which it shifts. All
+#   queries of a block share their keys, so one matrix product suffices, and no key is copied. Its number for each offset is your
+#   $q^\top r$ with a fixed $q$.
 # - **Strides.** The paper halves the resolution by averaging 2 × 2 pixels after an attention. HaloNet (Vaswani et al. 2021,
 #   https://arxiv.org/abs/2103.12731) gives only every second pixel a query, as your functions do with a stride.
 # - **Windows again.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
 #   window again, with kernels written for it; at the border the window moves inside, and no mask is needed.
+# - **No copies.** PyTorch's `flex_attention` (Dong et al. 2024, https://arxiv.org/abs/2412.05496) takes a window as a function of two
+#   indices, such as `abs(q - k) <= 3`, and compiles a kernel that skips the rest.
 # - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
 # - **Convolutions again.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
 #   windows of 7 × 7, and is level with Swin on ImageNet.

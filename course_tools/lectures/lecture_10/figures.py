@@ -51,6 +51,16 @@ def show_bands() -> None:
     )
 
 
+def show_reach(maps: Mapping[str, Tensor], row: int, column: int) -> None:
+    """Draw which pixels (H, W) have an influence on the pixel (row, column), for some stacks of layers."""
+    drawn = {f"{name}: {int(reached.sum())} pixels": grey(1 - 0.6 * reached.float()) for name, reached in maps.items()}
+    H, W = next(iter(maps.values())).shape
+    show(
+        pictures(drawn, marks=dict.fromkeys(drawn, (row, column))),
+        alt=f"The pixels of an image of {H} × {W} that have an influence on the pixel ({row}, {column}): {'; '.join(drawn)}.",
+    )
+
+
 def show_restored(images: Mapping[str, Tensor], clean: Tensor) -> None:
     """Show an image as each method restores it, with its peak signal-to-noise ratio, and last the clean image.
 

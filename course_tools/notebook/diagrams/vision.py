@@ -105,8 +105,9 @@ def local_window() -> Diagram:
     d.chain(content, add, scores, softmax, mix, context)
     d.arrow(offset, add)
     d.path([(220, 66), (220, 200), (110, 200), (110, 310)])
-    values = d.tensor("values", "B h H W d", 80, 562, "local_attention: v")
-    d.arrow(values, mix)
+    values = d.tensor("values", "B h H W d", 78, 482, "local_attention: v")
+    near_values = d.op("windows", 78, 562, w=110)
+    d.chain(values, near_values, mix)
     return d
 
 

@@ -7,6 +7,7 @@ from course_tools.lectures.lecture_10.figures import (
     show_changes,
     show_costs,
     show_heads,
+    show_reach,
     show_restored,
     show_weights,
 )
@@ -24,6 +25,13 @@ def test_bands_count_their_pairs(capsys):
     assert "text: a token and 3 before it, 42 of 144 pairs" in text
     assert "windows of 3 × 3, 247 of 1,225 pairs" in text
     assert "blocks of 3 × 3, 324 of 1,296 pairs" in text
+
+
+def test_the_pixels_that_are_reached_are_counted(capsys):
+    corner = torch.zeros(5, 7, dtype=torch.bool)
+    corner[:2, :3] = True
+    show_reach({"one layer": corner, "all": corner | True}, 1, 1)
+    assert "have an influence on the pixel (1, 1): one layer: 6 pixels; all: 35 pixels." in capsys.readouterr().out
 
 
 def test_a_restored_image_is_shown_with_its_ratio(capsys):
