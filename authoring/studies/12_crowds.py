@@ -102,35 +102,41 @@ def run(setting, seed, device):
 
 
 def figure(study):
-    """Draw AP over the updates, means of the seeds; beside it, AP of each seed before and after suppression."""
+    """Draw AP over the updates, means of the seeds, and a dot for each at the end: assignments, and the fairest rivals, for longer."""
+    from statistics import mean
+
     import seaborn as sns
     from matplotlib.figure import Figure
 
     from course_tools.notebook.plots import MARKERS
 
-    drawn, said = Figure(figsize=(6.0, 3.8), layout="constrained"), []
-    left, right = drawn.subplots(1, 2, sharey=True)
-    colours = [*sns.color_palette("colorblind"), "black"]
-    for name, marker, colour in zip(study.names, 2 * MARKERS, colours, strict=False):
-        steps, values = study.curve(name)
-        ends = study.scores(name, "AP"), study.scores(name, "AP after the best suppression")
-        if len(steps):
-            left.plot(steps, values, color=colour, marker=marker, markersize=4, label=name)
-        for before, after in zip(*ends, strict=True):
-            right.plot([0, 1], [before, after], color=colour, marker=marker, markersize=4, linewidth=1, alpha=0.8)
-        if not len(steps):
-            left.plot([], [], color=colour, marker=marker, markersize=4, label=name)
-        said.append(f"{name} {sum(ends[0]) / len(ends[0]):.2f}, after {sum(ends[1]) / len(ends[1]):.2f}")
-    left.set(xlabel="update", ylabel="AP, unseen scenes", ylim=(0, 1), title="through training, no suppression")
-    right.set(
-        xticks=[0, 1], xticklabels=["none", "best"], xlim=(-0.3, 1.3), xlabel="suppression", title="at the end, each seed"
-    )
-    for ax in (left, right):
+    drawn, said, longer = Figure(figsize=(6.0, 3.8), layout="constrained"), [], f", {MORE:,} updates"
+    panels = drawn.subplots(1, 2, sharey=True)
+    rules = ("matched", "two queries a cell", "nearest, larger first", "nearest cell", "list order", "every cell")
+    styles = dict(zip(rules, zip(MARKERS, sns.color_palette("colorblind"), strict=False), strict=False))
+    for ax, names in zip(panels, (rules[:5], [rules[i] + longer for i in (0, 1, 5)]), strict=True):
+        for name in names:
+            rule = name.removesuffix(longer)
+            marker, colour = styles[rule]
+            ends = study.scores(name, "AP")
+            label = rule if ax is panels[0] or rule == "every cell" else None
+            ax.plot(*study.curve(name), color=colour, marker=marker, markersize=4, label=label)
+            ax.plot([study.curve(name)[0][-1]] * len(ends), ends, ".", color=colour, markersize=5)
+            said.append(f"{name} {mean(ends):.2f}")
+    across = {f"every cell{longer}": "AP after Soft-NMS", "patches of one colour": "AP"}
+    for style, (name, score) in zip(("--", ":"), across.items(), strict=True):
+        label = f"{name.removesuffix(longer)}{score.removeprefix('AP')}"
+        panels[1].axhline(study.mean(name, score), color="0.3", linestyle=style, linewidth=1.4, label=label)
+        said.append(f"{label} {study.mean(name, score):.2f}")
+    panels[0].set(ylabel="AP, unseen scenes", ylim=(0, 1), title="one query for each creature")
+    panels[1].set(title="the best of them, and every cell")
+    for ax in panels:
+        ax.set(xlabel="update")
         ax.grid(alpha=0.25)
         ax.title.set_fontsize(10)
         sns.despine(ax=ax)
     drawn.legend(fontsize=8, loc="outside lower center", ncols=3, edgecolor="none")
-    return drawn, f"AP on unseen scenes at the end, means of the seeds, before and after suppression: {'; '.join(said)}."
+    return drawn, f"AP on unseen scenes at the end, means of the seeds: {'; '.join(said)}."
 
 
 def finding(study):

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.datasets import Scenes
-from course_lib.primitives import iou, to_corners
+from course_lib.primitives import giou, iou, to_corners
 from course_tools.lectures.lecture_12.experiments import Detections, objects
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
+from course_tools.notebook.style import palette
 
 Measure = Callable[[Tensor, Tensor], Tensor]
 
@@ -58,6 +62,40 @@ def show_slide(measures: Mapping[str, Measure], width: float, vertical_offset: f
     )
 
 
+def show_smallest_box(still: Sequence[float], moved: Mapping[str, Sequence[float]]) -> None:
+    """Draw box A, boxes B at several places, and the smallest box C around both, of which the part in neither is hatched.
+
+    Args:
+        still: the corners (x_1, y_1, x_2, y_2) of A.
+        moved: title -> those of B.
+    """
+    drawn = Figure(figsize=(6.0, 3.3), layout="constrained")
+    panels, A = drawn.subplots(1, len(moved)), torch.tensor([still], dtype=torch.float)
+    said, most = [], max(max(corners) for corners in moved.values())
+    for ax, (title, corners) in zip(panels, moved.items(), strict=True):
+        B = torch.tensor([corners], dtype=torch.float)
+        C = [*torch.minimum(A, B)[0, :2].tolist(), *torch.maximum(A, B)[0, 2:].tolist()]
+        shares = f"IoU {iou(A, B).item():.2f}, GIoU {giou(A, B).item():.2f}"
+        ax.add_patch(_framed(C, fill=False, hatch="///", edgecolor="0.6", linewidth=0))
+        boxes = tuple(zip("AB", (still, corners), palette(2), strict=True))
+        for _, box, _ in boxes:
+            ax.add_patch(_framed(box, facecolor="white"))
+        for name, box, colour in boxes:
+            ax.add_patch(_framed(box, facecolor=to_rgba(colour, 0.3), edgecolor=colour, linewidth=1.8))
+            ax.text(box[0] + 0.15, box[1] + 0.15, name, va="top", fontsize=10)
+        ax.add_patch(_framed(C, fill=False, edgecolor="black", linestyle="--"))
+        ax.text(C[2] - 0.1, C[1] + 0.15, "C", va="top", ha="right", fontsize=10)
+        ax.set(xlim=(-0.2, most + 0.2), ylim=(most + 0.2, -0.2), aspect="equal", title=f"B {title}: {shares}")
+        ax.title.set_fontsize(10)
+        said.append(f"B {title}: {shares}")
+    show(drawn, alt=f"Box A, box B, and the smallest box C around both, its part in neither hatched. {'; '.join(said)}.")
+
+
+def _framed(corners: Sequence[float], **style: object) -> Rectangle:
+    x_1, y_1, x_2, y_2 = corners
+    return Rectangle((x_1, y_1), x_2 - x_1, y_2 - y_1, **style)
+
+
 def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], threshold: float = 0.5) -> None:
     """Show one scene with its true boxes, and beside it what each of some methods detects in it.
 
@@ -80,42 +118,29 @@ def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], 
     )
 
 
-def show_reading(made: Scenes, number: int, found: Detections, weights: Tensor, threshold: float = 0.5) -> None:
-    """Show one scene with two of its boxes, and where the query of each looks in the image.
+def show_shares(found: Detections, points: Tensor, threshold: float = 0.5) -> None:
+    """Draw, for each query, the centres of all boxes that it predicts, coloured by their size: what it answers for.
 
     Args:
-        made: scenes.
-        number: of the scene.
-        found: detections in all scenes; the two above the threshold that overlap most are shown, or the two most confident.
-        weights: (N, N) of this scene, of each query (rows) over the cells of a square map.
-        threshold: the least confidence of a box.
+        found: detections in all scenes; the queries belong to the cells of a square map.
+        points: (N, 2), the reference point (x, y) of each query, as a fraction of the image.
+        threshold: the least confidence of a box that is drawn.
     """
-    confidence = found.confidence[number]
-    sure = confidence.topk(max(2, int((confidence > threshold).sum()))).indices.sort().values
-    overlaps = iou(found.corners[number, sure], found.corners[number, sure]).triu(1)
-    two = sure[torch.stack(torch.unravel_index(overlaps.argmax(), overlaps.shape))]
-    side = round(weights.shape[-1] ** 0.5)
-    corners = found.corners[number, two].cpu()
-    maps = {f"query {query}": weights[query].view(side, side) for query in two.tolist()}
-    boxes = {"their boxes": corners} | {name: corners[i : i + 1] for i, name in enumerate(maps)}
-    drawn = boxed({"their boxes": in_colour(made.images[number])} | maps, boxes)
-    inside = [_inside(one, corner) for one, corner in zip(maps.values(), corners, strict=True)]
-    show(
-        drawn,
-        alt=f"Unseen scene {number}, two boxes that overlap by {overlaps.max().item():.2f}, and the attention weights of their "
-        "queries over the cells: "
-        + "; ".join(f"{name}, {share:.2f} of the weight inside its box" for name, share in zip(maps, inside, strict=True))
-        + ".",
-    )
-
-
-def _inside(weights: Tensor, corners: Tensor) -> float:
-    """Sum the weights of the cells whose centres lie in a box (4,), as a fraction of the image."""
-    side = len(weights)
-    centres = (torch.arange(side) + 0.5) / side
-    x_1, y_1, x_2, y_2 = corners
-    rows, columns = ((centres > low) & (centres < high) for low, high in ((y_1, y_2), (x_1, x_2)))
-    return weights.cpu()[rows][:, columns].sum().item()
+    side = round(len(points) ** 0.5)
+    drawn = Figure(figsize=(5.0, 4.0), layout="constrained")
+    panels, counts, dots = drawn.subplots(side, side, sharex=True, sharey=True).flat, [], None
+    corners, sure = found.corners.cpu(), found.confidence.cpu() > threshold
+    for query, (ax, point) in enumerate(zip(panels, points.tolist(), strict=True)):
+        x_1, y_1, x_2, y_2 = corners[sure[:, query], query].unbind(-1)
+        sides = ((x_2 - x_1) * (y_2 - y_1)).sqrt()
+        dots = ax.scatter((x_1 + x_2) / 2, (y_1 + y_2) / 2, c=sides, s=5, cmap="viridis", vmin=0.2, vmax=0.6)
+        ax.plot(*point, "+", color="black", markersize=8)
+        ax.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[], aspect="equal")
+        ax.set_title(f"{len(sides)}", fontsize=9)
+        counts.append(f"{len(sides)}")
+    drawn.colorbar(dots, ax=drawn.axes, shrink=0.8, label="side of the box (image = 1)")
+    rows = "; ".join(", ".join(counts[i : i + side]) for i in range(0, len(counts), side))
+    show(drawn, alt=f"For each query, at the place of its cell, the centres of its boxes. Their numbers, row by row: {rows}.")
 
 
 def show_found(made: Scenes, found: Detections, name: str, n: int = 4, threshold: float = 0.5) -> None:

@@ -6,7 +6,14 @@ from course_lib.datasets import Scenes
 from course_lib.primitives import giou, iou
 from course_tools.lectures.lecture_12.crowds import draw_crowds
 from course_tools.lectures.lecture_12.experiments import Detections
-from course_tools.lectures.lecture_12.figures import show_detections, show_found, show_reading, show_scenes, show_slide
+from course_tools.lectures.lecture_12.figures import (
+    show_detections,
+    show_found,
+    show_scenes,
+    show_shares,
+    show_slide,
+    show_smallest_box,
+)
 
 
 def one_object() -> Scenes:
@@ -35,14 +42,15 @@ def test_detections_above_the_threshold_are_counted(capsys):
     assert "boxes above a confidence of 0.5: mine 3, none 0." in capsys.readouterr().out
 
 
-def test_two_queries_are_shown_with_the_weight_inside_their_boxes(capsys):
-    corners = torch.tensor([[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 1.0, 0.5], [0.5, 0.5, 1.0, 1.0], [0.0, 0.0, 0.5, 0.5]])
-    found = Detections(torch.tensor([0.9, 0.8, 0.7, 0.1]).view(1, 4, 1), corners[None])
-    weights = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.2, 0.4, 0.3, 0.1]]).repeat(2, 1)
-    show_reading(one_object(), 0, found, weights)
-    text = capsys.readouterr().out
-    assert "overlap by 0.50" in text
-    assert "query 0, 0.70 of the weight inside its box; query 1, 0.60 of the weight inside its box." in text
+def test_the_boxes_of_each_query_are_counted_at_its_place(capsys):
+    confidence = torch.tensor([[0.9, 0.1, 0.8, 0.2], [0.6, 0.4, 0.3, 0.1]])[..., None]
+    show_shares(Detections(confidence, torch.rand(2, 4, 4).sort().values), torch.rand(4, 2))
+    assert "row by row: 2, 0; 1, 0." in capsys.readouterr().out
+
+
+def test_the_smallest_box_is_drawn_with_both_measures(capsys):
+    show_smallest_box((0, 0, 2, 2), {"near": (1, 1, 3, 3), "far": (3, 3, 5, 5)})
+    assert "B near: IoU 0.14, GIoU -0.08; B far: IoU 0.00, GIoU -0.68." in capsys.readouterr().out
 
 
 def test_what_is_found_stands_beside_the_truth(capsys):
