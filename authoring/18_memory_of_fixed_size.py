@@ -634,7 +634,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 #
 # A memory that corrects itself learns while it reads. What does a *trained* head learn to do? Give it problems of regression: sixteen pairs
 # of an input $x$ of 8 numbers and $y = w^\top x$, then a seventeenth $x$ whose $y$ is asked for. Each sequence has another $w$, so
-# training cannot teach it $w$, but only how to find it.
+# training cannot teach it $w$, but only how to find it. All numbers in $x$ and $w$ are drawn from the standard normal distribution.
 #
 # Two numbers are known. *One* step of gradient descent from $w = 0$ on all $N$ pairs has, at its best rate $1/(N + d + 1) = 0.04$, the
 # mean squared error $d\,(d + 1)/(N + d + 1) = 2.88$. Sixteen steps, one for each pair and its whole error, leave $d\,(1 - 1/d)^N = 0.94$. Who predicts 0 has the error $d = 8$.
