@@ -567,8 +567,8 @@ claim(
 # does not grow.
 #
 # **Is there anything simpler?** The last claim puts rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
-# each score the distance times a slope of its head. **Steep slopes, 1 to 1/8, beat rotation here**, and need no window: they are one, with
-# a soft edge. The paper's, 1/4 to 1/256, take more bits. But a slope always prefers the nearer of two equal keys; a rotation can
+# each score the distance times a slope of its head. **After 1,200 updates steep slopes, 1 to 1/8, beat rotation**, and need no window: they are one, with
+# a soft edge. The paper's, 1/4 to 1/256, take more bits. A slope always prefers the nearer of two equal keys; a rotation can
 # prefer any distance. Without positions, the causal mask alone has taught little.
 #
 # Neither window nor slope remembers: what is further back than all windows together is gone, so Gemma 3 lets every
