@@ -56,6 +56,25 @@ def keeps_the_bias_of_the_centred_problem(features, labels, n_classes, penalty):
 
 
 @wrong.part
+def leaves_the_features_uncentred(features, labels, n_classes, penalty):
+    """You solve for W with features and labels as they are, and make b of their means afterwards. W itself must come from the
+    centred ones: subtract both means before XᵀX and XᵀY."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    d = features.shape[1]
+    W = torch.linalg.solve(features.mT @ features + penalty * torch.eye(d), features.mT @ y).mT
+    return LinearProbe(W, y.mean(0) - W @ features.mean(0))
+
+
+@wrong.part
+def takes_the_bias_from_the_centred_means(features, labels, n_classes, penalty):
+    """You make b of the means of the *centred* features and labels, which are 0. b needs the means that were subtracted."""
+    y = F.one_hot(labels, n_classes).to(features.dtype)
+    x = features - features.mean(0)
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ (y - y.mean(0))).mT
+    return LinearProbe(W, torch.zeros(n_classes))
+
+
+@wrong.part
 def forgets_the_mean_of_the_labels(features, labels, n_classes, penalty):
     """You return -W times the mean feature as the bias. The mean of the labels is missing: at the mean of the features the
     scores must be the class frequencies."""

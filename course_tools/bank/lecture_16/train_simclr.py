@@ -38,7 +38,7 @@ HINTS = (
     ),
     (
         "Three convolutions with normalisation and ReLU, then global max pooling, make a good encoder; a linear layer, a ReLU "
-        "and a linear layer the head. `turned(batch, generator)` of section 7 draws a view of each digit; call it twice in "
+        "and a linear layer the head. `turned(batch, generator)` of section 6 draws a view of each digit; call it twice in "
         "each update. A temperature of 0.2 and Adam with a rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
     ),
     (

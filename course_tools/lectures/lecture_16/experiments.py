@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, few_of_each
+from course_lib.metrics import linear_probe
 from course_lib.primitives import unit
 from course_lib.training import batches
 from course_tools.lectures.lecture_16.figures import clouds
@@ -53,6 +54,18 @@ def few(digits: DigitSplit, seed: int, n_each: int, draw: int) -> Tensor:
     """Draw the indices of n_each digits of every class, (10 · n_each,), from the training set."""
     learn = digits.learn[seed]
     return learn[few_of_each(digits.labels[learn].cpu(), n_each, draw).to(device())]
+
+
+@torch.no_grad()
+def probe(encoder: nn.Module, digits: DigitSplit, seed: int = 0) -> float:
+    """Measure linear probes of unit features from forty labels: right answers on unseen digits, mean of four draws."""
+    new, shares = digits.unseen[seed], []
+    for draw in range(4):
+        known = few(digits, seed, 4, draw)
+        weight, bias = linear_probe(unit(encoder(digits.images[known])), digits.labels[known], 10, 0.1)
+        guesses = (unit(encoder(digits.images[new])) @ weight.mT + bias).argmax(-1)
+        shares.append((guesses == digits.labels[new]).float().mean().item())
+    return sum(shares) / len(shares)
 
 
 View = Callable[[Tensor, torch.Generator], Tensor]
@@ -104,9 +117,12 @@ def show_probe_curves(
     drawn.axes[0].set_xticks(ticks, [f"{step:,}" for step in ticks])
     drawn.axes[0].set_xticks([], minor=True)
     each = "; ".join(
-        f"{name} " + ", ".join(f"{y:.2f} after {x}" for x, y in zip(*line, strict=True)) for name, line in lines.items()
+        f"{name} at best {max(heights):.2f}, {heights[-1]:.2f} after {steps[-1]:,}" for name, (steps, heights) in lines.items()
     )
-    show(drawn, alt=f"Accuracy of a probe with forty labels through training, {title}: {each}; the pixels {pixels:.2f}.")
+    show(
+        drawn,
+        alt=f"Accuracy of a probe with forty labels through training, {title}: {each}; the pixels {pixels:.2f}.",
+    )
 
 
 def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, seed: int = 0) -> None:

@@ -127,6 +127,46 @@ def show_pairs(first: Tensor, second: Tensor, n: int = 4) -> None:
     )
 
 
+def show_similarities(projections: Mapping[str, Tensor], kinds: Tensor, temperature: float = 0.2) -> None:
+    """Draw the cosines of the views of a small batch, and in a last panel the weights that the last ones get in the loss.
+
+    Args:
+        projections: name -> z (2N, d): all first views, then all second ones, sorted by kinds.
+        kinds: of the windows (N,), sorted.
+        temperature: of the loss.
+    """
+    n, names = len(kinds), [NAMES[kind] for kind in kinds.tolist()]
+    figure = Figure(figsize=(6.0, 2.5), layout="constrained")
+    axes = figure.subplots(1, len(projections) + 1)
+    for ax, (name, z) in zip(axes, projections.items(), strict=False):
+        cosines = F.normalize(z, dim=1) @ F.normalize(z, dim=1).mT
+        drawn = ax.imshow(cosines.numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
+        ax.set_title(f"{name}: cosines", fontsize=10)
+    figure.colorbar(drawn, ax=axes[:-1], shrink=0.6, ticks=(-1, 0, 1))
+    weights = (cosines / temperature).fill_diagonal_(-torch.inf).softmax(1)
+    figure.colorbar(axes[-1].imshow(weights.numpy(), cmap="Greens", vmin=0), ax=axes[-1], shrink=0.6)
+    axes[-1].set_title("weights in the loss", fontsize=10)
+    changes = [i for i in range(1, n) if names[i] != names[i - 1]]
+    for ax in axes:
+        ax.set(xticks=(), yticks=())
+        for line in (ax.axhline, ax.axvline):
+            line(n - 0.5, color="black", linewidth=1)
+            for i in changes:
+                line(i - 0.5, color="0.5", linewidth=0.4), line(n + i - 0.5, color="0.5", linewidth=0.4)
+    firsts = [0, *changes]
+    centres = [(a + b - 1) / 2 for a, b in zip(firsts, [*changes, n], strict=True)]
+    axes[0].set_yticks([*centres, *(n + c for c in centres)], [names[i] for i in firsts] * 2, fontsize=7)
+    partner = torch.arange(2 * n).roll(n)
+    at_partner = weights[torch.arange(2 * n), partner].mean().item()
+    alike = (kinds.repeat(2)[:, None] == kinds.repeat(2)).float()
+    at_kind = (weights * alike).sum(1).mean().item()
+    show(
+        figure,
+        alt=f"Cosines of two views each of {n} windows, first views above second ones, sorted by kinds, and the weights in the "
+        f"loss. On average the partner gets {at_partner:.2f} of the weight, all views of its kind {at_kind:.2f}.",
+    )
+
+
 def show_nearest_windows(number: int, points: Tensor, windows: Windows, n: int = 5) -> None:
     """Draw the first photograph of a window, and those of the n windows with the nearest features.
 

@@ -11,6 +11,7 @@ from course_tools.lectures.lecture_16.experiments import (
     few,
     nearest_neighbour_accuracy,
     nt_xent_of_adjacent_rows,
+    probe,
     show_spectra,
     small_digits,
     two_views,
@@ -51,6 +52,11 @@ def digits():
 
 def same(batch, generator):
     return batch
+
+
+def test_a_probe_finds_in_the_pixels_what_it_does_not_find_in_a_constant(digits):
+    assert probe(torch.nn.Flatten(), digits) > 0.5
+    assert probe(lambda images: torch.ones(len(images), 3), digits) < 0.2
 
 
 def test_two_views_are_drawn_from_the_same_images(digits):

@@ -10,6 +10,7 @@ from course_tools.lectures.lecture_16.figures import (
     show_nearest_windows,
     show_pairs,
     show_photograph_view,
+    show_similarities,
     show_views,
     show_windows,
 )
@@ -75,6 +76,13 @@ def test_windows_and_their_neighbours_are_named(capsys):
         f"window 0, {kinds[0]}, then {kinds[1]}, {kinds[3]}: its 2 nearest neighbours, of which {agree}"
         in capsys.readouterr().out
     )
+
+
+def test_partners_and_false_negatives_share_the_weight(capsys):
+    """Windows 0 and 1 are of one kind, 2 of another: a view of the first two gives a third to each of three others."""
+    z = torch.eye(2)[[0, 0, 1]].repeat(2, 1)
+    show_similarities({"known": z}, torch.tensor([0, 0, 1]), temperature=0.01)
+    assert "the partner gets 0.56 of the weight, all views of its kind 1.00." in capsys.readouterr().out
 
 
 def test_equal_views_do_not_differ(capsys):

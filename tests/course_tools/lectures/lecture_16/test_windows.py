@@ -62,9 +62,7 @@ def test_rules_without_a_network_name_the_windows_that_they_know():
     known = draw_windows(100, seed=0)
     few = one_of_each(known.kinds, 0)
     same = type(known)(*(part[few] for part in known))
-    found = rivals.without_a_network(known, few, same)
-    assert set(found) == {"nearest photograph", "recurring cells", "logistic regression"}
-    assert min(found["nearest photograph"], found["logistic regression"]) == 1.0
+    assert rivals.recurring_cells(known, few, same) >= 0.8
     assert 0 <= rivals.label_spreading(known, few, same, n=50) <= 1
 
 
