@@ -54,7 +54,8 @@ from course_lib.shapes import (
     Values,
 )
 from course_tools.lectures.lecture_02 import experiments, figures
-from course_tools.notebook import check, claim, device, explore, ledger, predict, source
+from course_tools.notebook import check, claim, device, explore, ledger, predict
+from course_tools.notebook import progress, source
 from course_tools.notebook.training_curve import show_recorded_losses
 from course_tools.notebook.translation import date_sentences, fraction_right, generated
 
@@ -76,8 +77,7 @@ known, d = known[1] + known[2], 64
 # %% [markdown]
 # The whole program follows: encoder, decoder, translator, training loop. The encoder is a GRU in each direction, so a
 # character's state depends on what precedes it and on what follows it; *packing* lets it skip padding. The decoder starts with
-# the last state. At each step it reads the last state again, together with the character that it wrote before. Two functions of the decoder,
-# `additive_scores` and `attend`, are explained in sections 3 and 4; until then, read them as "look something up".
+# the last state. At each step it reads the last state again, together with the character that it wrote before.
 
 # %%
 for pair in (known[0], known[-1], new[3][0]):
@@ -106,40 +106,27 @@ class BiGRU(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Writes one character after another, with attention or without."""
+    """Writes one character after another; its context is the last state."""
 
-    def __init__(self, n_characters, attention):
+    def __init__(self, n_characters):
         super().__init__()
-        self.attention = attention
         self.embedding = nn.Embedding(n_characters, d // 2)
         self.gru = nn.GRU(d // 2 + d, d, batch_first=True)
-        self.W, self.U = (
-            nn.Parameter(torch.randn(d // 2, d) / d**0.5) for _ in range(2)
-        )
-        self.v = nn.Parameter(torch.randn(d // 2) / 8)
         self.readout = nn.Linear(2 * d, n_characters)
 
+    def context(self, states, encoded):
+        last = encoded.final[:, None].expand_as(states)  # (B, T, d): always the same
+        return last, None
+
     def forward(self, tokens, state, encoded):
-        last = encoded.final[:, None].expand(-1, tokens.shape[1], -1)  # (B, T_q, d)
+        last = encoded.final[:, None].expand(-1, tokens.shape[1], -1)
         read = torch.cat([self.embedding(tokens), last], dim=-1)
-        queries, state = self.gru(read, state)  # (B, T_q, d): a query at each position
-        context, weights = last, None
-        if self.attention:
-            scores = additive_scores(queries, encoded.keys, self.W, self.U, self.v)
-            context, weights = attend(scores, encoded.values, encoded.mask)
-        return self.readout(torch.cat([queries, context], dim=-1)), weights, state
+        states, state = self.gru(read, state)  # (B, T, d): a state at each position
+        context, weights = self.context(states, encoded)
+        return self.readout(torch.cat([states, context], dim=-1)), weights, state
 
 
-# %% [markdown] tags=["quiz"]
-# **Read the code.** Which lines make the difference between a decoder with attention and one without?
-#
-# <details><summary>Answer</summary>
-#
-# The three lines from `if self.attention` on. Without attention, the context is the last state, the same at every position.
-# With attention, it is computed anew for each position, from *all* states, by two functions that you will write in sections 3
-# and 4. Both models also read the last state at every step. They are set up with the same weights, but the model without
-# attention never uses `W`, `U` and `v`.</details>
-#
+# %% [markdown]
 # The translator uses this decoder in two ways. In training it reads the *true* answer, all positions at once (**teacher
 # forcing**). To translate, it reads the character that it wrote last (**greedy decoding**).
 
@@ -148,11 +135,11 @@ class Decoder(nn.Module):
 class Translator(nn.Module):
     """Encoder, decoder, and the vocabularies of source and answer."""
 
-    def __init__(self, words, attention):
+    def __init__(self, words, decoder=Decoder):
         super().__init__()
         self.words = words
         self.encoder = BiGRU(len(words[0]))
-        self.decoder = Decoder(len(words[1]), attention)
+        self.decoder = decoder(len(words[1]))
 
     def forward(self, source, lengths, target):
         encoded = self.encoder(source, lengths)
@@ -180,7 +167,8 @@ def learn(model, pairs, steps=400, lr=5e-3):
     answers = [pair.target for pair in pairs]
     targets, _ = model.words[1].batch(answers, begin=True, end=True)
     optimizer, losses = torch.optim.Adam(model.to(device()).parameters(), lr), []
-    for _ in range(steps):
+    torch.manual_seed(0)  # every model gets the same batches
+    for _ in progress(range(steps), "training"):
         rows = torch.randint(len(pairs), (32,))
         source = sources[rows, : lengths[rows].max()].to(device())
         target = targets[rows].to(device())
@@ -195,17 +183,19 @@ def learn(model, pairs, steps=400, lr=5e-3):
 
 
 # %% [markdown] tags=["quiz"]
-# **Read the code.** Which line is teacher forcing, and which is greedy decoding? Where is padding kept out?
+# **Read the code.** Which line is teacher forcing, and which is greedy decoding? Where is padding kept out? What does `context`
+# return at the second position of the answer, and what at the tenth?
 #
 # <details><summary>Answer</summary>
 #
 # Teacher forcing is `self.decoder(target, …)` in `forward`: the decoder reads the true characters. Greedy decoding is
-# `token = logits[:, 0].argmax(dim=-1)`: the next thing it reads is what it wrote. Padding is kept out of the GRU by packing, of
-# attention by `encoded.mask`, and of the loss by its argument `PADDING`.</details>
+# `token = logits[:, 0].argmax(dim=-1)`: the next thing it reads is what it wrote. Padding is kept out of the GRU by packing, and of
+# the loss by its argument `PADDING`; `encoded.mask` is not used yet. `context` returns the last state, the same at all
+# positions.</details>
 
 # %%
 torch.manual_seed(0)
-plain = Translator(words, attention=False)
+plain = Translator(words)
 plain_losses = learn(plain, known)
 
 
@@ -234,29 +224,34 @@ for pair in new[2][:3]:
 # that sum to 1, and returns the weighted sum of the values. With weight 1 on one key it is the exact look-up; with equal
 # weights it is the mean of all values.
 #
-# **An example with numbers.** The encoder has read three words, and its states are their keys. The state of the decoder is the
-# query $q = (2, 0)$; here the score is simply the dot product of query and key.
+# **An example with numbers.** The query is *märz*, as the vector $q = (2, 0)$; the score is simply the dot product of query and
+# key. Each value has a 1 at its own month.
 #
-# | word | key | score | $e^{\text{score}}$ | weight |
-# | --- | --- | --- | --- | --- |
-# | *5* | (1, 0) | 2 | 7.39 | 7.39 / 11.11 = **0.665** |
-# | *mars* | (0, 1) | 0 | 1.00 | 1.00 / 11.11 = **0.090** |
-# | *1987* | (½, ½) | 1 | 2.72 | 2.72 / 11.11 = **0.245** |
+# | entry | key | score | $e^{\text{score}}$ | weight | value |
+# | --- | --- | --- | --- | --- | --- |
+# | *mars* | (1, 0) | 2 | 7.39 | 7.39 / 11.11 = **0.665** | "03": (1, 0, 0) |
+# | *juin* | (0, 1) | 0 | 1.00 | 1.00 / 11.11 = **0.090** | "06": (0, 1, 0) |
+# | *mai* | (½, ½) | 1 | 2.72 | 2.72 / 11.11 = **0.245** | "05": (0, 0, 1) |
 #
-# In translation, the values are the same states as the keys. The result, the **context**, is
+# The result, the **context**, is mostly 03:
 #
-# $$c = 0.665 \cdot (1, 0) + 0.090 \cdot (0, 1) + 0.245 \cdot (\tfrac12, \tfrac12) = (0.788,\ 0.212).$$
+# $$c = 0.665 \cdot (1, 0, 0) + 0.090 \cdot (0, 1, 0) + 0.245 \cdot (0, 0, 1) = (0.665,\ 0.090,\ 0.245).$$
+#
+# Large scores choose, small ones average: with $q = (20, 0)$ the weight of *mars* is 0.99995, with $q = (0, 0)$ each is ⅓. In
+# the translator, the query is the state of the decoder; the keys are the states of the encoder, and the values are the same
+# states.
 
 # %%
 q = torch.tensor([2.0, 0.0])
-k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])  # 5, mars, 1987
+k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])  # mars, juin, mai
+values = torch.eye(3)  # 03, 06, 05
 exponentials = (k @ q).exp()
 weights = exponentials / exponentials.sum()
-print("scores", k @ q, "weights", weights, "context", weights @ k, sep="\n")
+print("scores", k @ q, "weights", weights, "context", weights @ values, sep="\n")
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Suppose the third word is padding: it is not part of the sentence and must get no weight. What are the weights of
-# the other two?
+# **Predict.** Suppose the third entry is padding: it only fills a batch and must get no weight. What are the weights of the
+# other two?
 #
 # <details><summary>A. 0.665 and 0.090, as before.</summary>
 #
@@ -397,13 +392,29 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # %% [markdown]
 # ## 6 The experiment: the same model, with attention
 #
-# Same data, same updates, same initial weights; only the `if` differs. The model now runs your scores, your `attend` and your
-# loss. The diagram at the top shows this model. The original decoder, Bahdanau's, differs from it mainly in three places: its
-# query is the state *before* the GRU step, its GRU reads the context, and the output is computed from the character before as well.
-#
-# ![](diagram:bahdanau)
+# Only `context` changes. Here your two functions meet: the states of the decoder are the queries, and those of the encoder are
+# keys and values. **Before you read on**, write the two lines on paper: what is scored against what, and which mask is needed?
+
+
+# %%
+class AlignedDecoder(Decoder):
+    """Looks its context up at each position, in all states of the encoder."""
+
+    def __init__(self, n_characters):
+        super().__init__(n_characters)
+        self.W, self.U = (
+            nn.Parameter(torch.randn(d // 2, d) / d**0.5) for _ in range(2)
+        )
+        self.v = nn.Parameter(torch.randn(d // 2) / 8)
+
+    def context(self, states, encoded):
+        scores = additive_scores(states, encoded.keys, self.W, self.U, self.v)
+        return attend(scores, encoded.values, encoded.mask)
+
 
 # %% [markdown]
+# This is the diagram at the top. Both models get the same batches and updates; what they share starts with the same weights.
+#
 # Two controls follow, on the trained model: the decoder gets the last state of *another* sentence; or the order of the keys is
 # reversed within each sentence, but not that of the values.
 
@@ -424,7 +435,7 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 
 # %%
 torch.manual_seed(0)
-aligned = Translator(words, attention=True)
+aligned = Translator(words, AlignedDecoder)
 losses = learn(aligned, known)
 reversed_keys, other_last = deepcopy(aligned), deepcopy(aligned)
 reversed_keys.encoder = experiments.Changed(aligned.encoder, experiments.keys_reversed)
@@ -469,7 +480,7 @@ source(experiments.keys_reversed)
 
 # %%
 torch.manual_seed(0)
-mixed = Translator(words, attention=False)
+mixed = Translator(words)
 mixed.encoder = experiments.Changed(mixed.encoder, experiments.mean_state)
 learn(mixed, known)
 print(", ".join(f"{n} dates: {exact(mixed, new[n]):.2f}" for n in new))
@@ -482,22 +493,10 @@ claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
 # After as many updates, the mean is no better than the last state. One vector *mixes* all characters, and training must find out
 # how to pack and unpack them. With attention nothing is packed: each position of the answer learns only *which* state it needs.
 #
-# Is it a matter of time, or of room? The figure below shows a recorded study, `02_length_and_width`, of relatives of the two models:
-# Luong's decoder, with the *general* score of section 3, and one without attention. 64 numbers *can* carry two dates, given time:
-# at this width **attention needs a tenth of the updates**. A last state of 256 numbers needs twice as many updates as attention
-# with 64.
-#
-# Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
-# answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.
+# Is it a matter of time, or of room? A recorded study, `02_length_and_width`, trained relatives of the two models for longer and
+# with wider states: Luong's decoder, with the *general* score of section 3, and one without attention.
 
 # %% tags=["nbval-check-output"]
-threes = new[3]
-answers = aligned.translate([pair.source for pair in threes])[0]
-for pair, answer in zip(threes[:2], answers[:2], strict=True):
-    print(f"{pair.source} → {answer}")
-pairs = zip(threes, answers, strict=True)
-share = mean(answer[11:15] == pair.target[22:26] for pair, answer in pairs)
-print(f"the second year that it writes is that of the last date: {share:.2f}")
 through = figures.show_study()
 last_state = through["last state, width 64"]
 claim(
@@ -511,6 +510,22 @@ claim(
     attention=through["attention, width 32"][1][-1],
     last_state=last_state[1][-1],
 )
+
+# %% [markdown]
+# 64 numbers *can* carry two dates, given time: at this width **attention needs a tenth of the updates**. A last state of 256
+# numbers needs twice as many updates as attention with 64.
+#
+# Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
+# answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.
+
+# %%
+threes = new[3]
+answers = aligned.translate([pair.source for pair in threes])[0]
+for pair, answer in zip(threes[:2], answers[:2], strict=True):
+    print(f"{pair.source} → {answer}")
+pairs = zip(threes, answers, strict=True)
+share = mean(answer[11:15] == pair.target[22:26] for pair, answer in pairs)
+print(f"the second year that it writes is that of the last date: {share:.2f}")
 
 # %% [markdown] tags=["predict"]
 # ## 7 See it
@@ -535,8 +550,9 @@ claim(
 figures.show_steps(aligned, "Mar 5, 1987", first=0, n=6)
 
 # %% [markdown]
-# It writes *1* and puts its weight on the *9*: the state at 9 has read the 1 before it. **A weight points at a state, not at a
-# letter.** The hyphen is the same in every answer and needs nothing from the source, so its weights are spread.
+# The digits of the month come from its letters: the state at one letter has read the others. **A weight points at a state, not at
+# a letter**; a digit, too, may be read from its neighbour. The hyphen is the same in every answer: its weights need not point
+# anywhere.
 #
 # The whole sentence as a map: each row is a character of the answer, each column a character of the source.
 
@@ -565,7 +581,7 @@ explore(draw_alignment, sentence=(0, 20))
 # %% [markdown] tags=["predict"]
 # ## 8 No mask
 #
-# **Predict.** The model reads a date alone, and then the same date in a batch with a sentence of six dates. What happens if
+# **Predict.** The model reads a date alone, and then the same date in a batch with a sentence of thirty dates. What happens if
 # attention gets no mask?
 #
 # <details><summary>A. Nothing changes: the states after the end are 0.</summary>
@@ -583,7 +599,7 @@ explore(draw_alignment, sentence=(0, 20))
 # %% tags=["nbval-check-output"]
 without_mask = deepcopy(aligned)
 without_mask.encoder = experiments.Changed(aligned.encoder, experiments.unmasked)
-longer = f"{new[3][0].source}; {new[3][1].source}"
+longer = "; ".join(pair.source for pair in new[3][:10])
 batch = [*(pair.source for pair in new[1]), longer]
 with_mask, without = (
     fraction_right(model.translate(batch)[0][:-1], new[1])
@@ -618,8 +634,8 @@ claim("02.n", with_mask=with_mask, without_mask=without)
 #
 # Broadcasting expands only axes of size 1.</details>
 #
-# **Question 3.** In Bahdanau's decoder (section 6), the query is the state before the step, and the context enters the GRU.
-# Why can only ours, at the top, compute all contexts of an answer at once in training?
+# **Question 3.** In Bahdanau's own decoder, the query is the state before the step, and the GRU reads the context. Why can only
+# ours compute all contexts of an answer at once in training?
 #
 # <details><summary>A. Its scores are cheaper.</summary>
 #
@@ -677,6 +693,14 @@ claim("02.n", with_mask=with_mask, without_mask=without)
 #
 # Nothing later depends on these sections. Each can be read on its own; after a restart,
 # run the cells of the core first.
+
+# %% [markdown]
+# ## Bahdanau's decoder
+#
+# Bahdanau's decoder differs from ours mainly in three places: its query is the state *before* the GRU step, its GRU reads the
+# context, and the output is computed from the character before as well. The paper calls the states of the encoder *annotations*.
+#
+# ![](diagram:bahdanau)
 
 # %% [markdown]
 # ## Multiplicative scores
@@ -755,7 +779,7 @@ numbers = number_words(2_500, 10, 400, seed=0, target="de")
 sides = zip(*numbers.train, strict=True)
 languages = tuple(Vocabulary.of(texts, " ") for texts in sides)
 torch.manual_seed(0)
-counter = Translator(languages, attention=True)
+counter = Translator(languages, AlignedDecoder)
 learn(counter, numbers.train)
 claim("02.m", exact_match=exact(counter, numbers.test))
 figures.show_alignment(counter, spelled(4_372, "en"), str.split, "English", "German")

@@ -6,10 +6,10 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_tools.notebook.plots import attention_map, curves, describe
+from course_tools.notebook.plots import MARKERS, attention_map, describe
 from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.show import show
-from course_tools.notebook.style import palette
+from course_tools.notebook.style import despine, palette
 
 
 def show_padded_batch(texts: Sequence[str]) -> None:
@@ -52,9 +52,32 @@ def show_study() -> dict[str, tuple[Sequence[int], Sequence[float]]]:
     short = "last state, width 64"  # the longer training replaces it
     through = {name.removesuffix(", three times as long"): study.curve(name) for name in study.names if name != short}
     ends = "; ".join(f"{name} {scores[-1]:.2f} after {updates[-1]:,}" for name, (updates, scores) in through.items())
-    drawn = curves(through, "update", "exact match", "new pairs of dates, mean of three seeds")
-    show(drawn, alt=f"Exact match on new pairs of dates against the number of updates: {ends}. {study.cost}.")
+    show(
+        _by_kind_and_width(through),
+        alt=f"Exact match on new pairs of dates against the number of updates: {ends}. {study.cost}.",
+    )
     return through
+
+
+def _by_kind_and_width(through: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> Figure:
+    """Draw curves named "kind, width n": a colour for each kind, a marker for each width."""
+    named = {name: name.split(", width ") for name in through}
+    kinds, widths = (list(dict.fromkeys(part[i] for part in named.values())) for i in (0, 1))
+    figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+    ax = figure.subplots()
+    for name in sorted(through, key=lambda name: (named[name][0], int(named[name][1]))):
+        kind, width = (kinds.index(named[name][0]), widths.index(named[name][1]))
+        ax.plot(*through[name], color=palette()[kind], marker=MARKERS[width], markersize=5, linewidth=1.6, label=name)
+    ax.set_xscale("log")
+    ticks = (200, 400, 800, 2_000, 6_000)
+    ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel="update", ylabel="exact match")
+    ax.set_title("new pairs of dates, mean of three seeds", fontsize=10)
+    ax.grid(alpha=0.25)
+    despine(ax)
+    ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
 
 
 def show_steps(model: Any, text: str, first: int, n: int) -> None:
@@ -103,4 +126,4 @@ def show_alignment(
     rows, columns = [*tokens(answer), "end"][: weights.shape[1]], tokens(text)
     weights = weights[0, : len(rows), : len(columns)]
     figure = attention_map(weights, rows, columns, x=x, y=y)
-    show(figure, alt=f"Attention map for '{text}', answered by '{answer}'. {describe(weights, rows, columns, 9)}")
+    show(figure, alt=f"Attention map for '{text}', answered by '{answer}'. {describe(weights, rows, columns, 4)}")
