@@ -1,7 +1,8 @@
-"""Step-by-step decoding: sampling, greedy and beam search, KV-cached GPT, few-shot prompts, speculative decoding."""
+"""Step-by-step decoding: sampling, greedy and beam search, KV-cached GPT, gap filling, prompts, speculative decoding."""
 
 from course_lib.generation.beam_search import *
 from course_lib.generation.decoding import *
+from course_lib.generation.gap_filling import *
 from course_lib.generation.known_language import *
 from course_lib.generation.prompting import *
 from course_lib.generation.sampling import *

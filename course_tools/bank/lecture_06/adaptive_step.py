@@ -21,7 +21,7 @@ wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
-        "Three tokens have the past probabilities (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them "
+        "Three tokens have the halting values (0.3, 0.2), (0.6, 0.5) and (0.1, 0.9), with ε = 0.01. Which of them "
         "takes a step now, and what are the states of the others after it? What if there are no previous steps?"
     ),
     (
@@ -67,6 +67,13 @@ def looks_at_the_last_probability(x, y, halt, h, epsilon=0.01):
     sum over all steps so far that counts."""
     last = F.pad(h, (1, 0))[..., -1:]
     return _asked(torch.where(last < 1 - epsilon, y, x), halt, h)
+
+
+@wrong.idea
+def looks_at_the_last_entry(x, y, halt, h, epsilon=0.01):
+    """You compare the last entry of h with 1 - ε, and before the first step there is none. The sum of all h so far counts: a
+    position with h of 0.5 twice has halted, too."""
+    return _asked(torch.where(h[..., -1:] < 1 - epsilon, y, x), halt, h)
 
 
 @wrong.part
@@ -121,7 +128,7 @@ def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
 
 @wrong.part
 def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
-    """You append w · state + b without the sigmoid. That is any real number, not a probability."""
+    """You append w · state + b without the sigmoid. That is any real number, not one in 0…1."""
     states = torch.where(_still_active(h, epsilon), y, x)
     return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
 
@@ -135,7 +142,7 @@ def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
 
 @wrong.detail
 def silences_the_halted(x, y, halt, h, epsilon=0.01):
-    """You write h = 0 for halted positions. The probability is computed for every position; `halting_distribution` ignores
+    """You write h = 0 for halted positions. The halting value is computed for every position; `halting_distribution` ignores
     what follows the halt."""
     active = _still_active(h, epsilon)
     states, longer = _asked(torch.where(active, y, x), halt, h)
@@ -144,7 +151,7 @@ def silences_the_halted(x, y, halt, h, epsilon=0.01):
 
 @wrong.detail
 def forgets_the_bias(x, y, halt, h, epsilon=0.01):
-    """You never add the bias b of the halting unit: the probability is σ(w · state + b)."""
+    """You never add the bias b of the halting unit: the halting value is σ(w · state + b)."""
     return adaptive_step(x, y, (halt[0], torch.zeros_like(halt[1])), h, epsilon)
 
 
@@ -157,7 +164,7 @@ def takes_the_sum_from_a_running_one(x, y, halt, h, epsilon=0.01):
 
 @wrong.part
 def decides_with_the_new_probability(x, y, halt, h, epsilon=0.01):
-    """You add the probability of this step before you decide who takes it. A position takes the step if its sum *before* it is
+    """You add the h of this step before you decide who takes it. A position takes the step if its sum *before* it is
     below 1 - ε."""
     h = _asked(y, halt, h)[1]
     return torch.where(_still_active(h, epsilon), y, x), h
@@ -264,7 +271,7 @@ exercise = Exercise(
     reference=adaptive_step,
     properties=(
         runs_on(_later),
-        has_shape("A state for each position, and one probability more.", lambda draw: [*_first(draw), *_later(draw)]),
+        has_shape("A state for each position, and one h more.", lambda draw: [*_first(draw), *_later(draw)]),
         Property("first step", "At the first step every position takes y.", _first, right_result(0)),
         Property("who steps", "A position that goes on takes y; a halted one keeps x.", _later, right_result(0), points=2),
         Property("halted", "A sum within ε of 1 counts as halted.", _sure, right_result(0), needs=("who steps",)),
@@ -273,7 +280,7 @@ exercise = Exercise(
         ),
         Property(
             "halting unit",
-            "The probability is computed from the state after the step and appended to the others.",
+            "The new h is computed from the state after the step and appended to the others.",
             lambda draw: [*_first(draw), *_later(draw)],
             points=2,
             needs=("first step", "who steps"),

@@ -36,7 +36,7 @@ HINTS = (
 
 
 def _before(h):
-    """The sum of the probabilities before each step, exactly 0 before the first."""
+    """The sum of the h before each step, exactly 0 before the first."""
     return F.pad(h.cumsum(-1)[..., :-1], (1, 0))
 
 
@@ -51,6 +51,14 @@ def forgets_the_remainder(h, epsilon=0.01):
     """You leave h at the step at which the position halts. Your p then do not sum to 1; that step gets the remainder, 1 - Σ
     h of the steps before."""
     return torch.where(_before(h) < 1 - epsilon, h, 0.0)
+
+
+@wrong.part
+def subtracts_the_step_itself(h, epsilon=0.01):
+    """You subtract the sum up to and with the step itself, and do so at every later step, too. The remainder is 1 minus the
+    sum of the steps *before* N, and after N the weight is 0."""
+    total = h.cumsum(-1)
+    return torch.where(total >= 1 - epsilon, 1 - total, h)
 
 
 @wrong.case

@@ -36,7 +36,7 @@ HINTS = (
 
 
 def _before(h):
-    """The sum of the probabilities before each step, exactly 0 before the first."""
+    """The sum of the h before each step, exactly 0 before the first."""
     return F.pad(h.cumsum(-1)[..., :-1], (1, 0))
 
 
@@ -141,7 +141,7 @@ def lets_all_take_every_step(h, epsilon=0.01):
 
 @wrong.case
 def counts_the_steps_with_a_chance(h, epsilon=0.01):
-    """You count the steps that have a probability above 0. A step in which the position cannot halt is taken as well: N is the
+    """You count the steps whose h is above 0. A step in which the position cannot halt is taken as well: N is the
     number of the step in which it halts."""
     p = halting_distribution(h, epsilon)
     before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
@@ -270,7 +270,7 @@ exercise = Exercise(
         Property("one halt", "The number of steps, and what is left of 1 for the last of them.", _reached, points=2),
         Property(
             "no early halt",
-            "A position that never reaches 1 - ε takes all the steps, those with a probability of 0 too.",
+            "A position that never reaches 1 - ε takes all the steps, those with an h of 0 too.",
             lambda draw: [
                 (_chances(draw, 5, most=3),),
                 (torch.full((3,), 0.125),),

@@ -214,6 +214,7 @@ def _steps(T: int, d_model: int) -> list[Call]:
 exercise = Exercise(
     id="06.1",
     title="Encode position and step",
+    extra=True,
     reference=step_encoding,
     properties=(
         runs_on(_sizes),

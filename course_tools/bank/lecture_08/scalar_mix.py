@@ -249,6 +249,7 @@ def _far_apart(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="08.1",
     title="The mixture of layers",
+    extra=True,
     reference=scalar_mix,
     properties=(
         runs_on(_one_word),

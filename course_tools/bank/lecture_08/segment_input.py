@@ -264,6 +264,7 @@ def _same_tokens(expected: Outcome, got: Outcome, but_marks: bool = False) -> Fa
 exercise = Exercise(
     id="08.4",
     title="The input of BERT: one sentence or two",
+    extra=True,
     reference=segment_input,
     properties=(
         runs_on(lambda draw: [*_lone(draw), *_pairs(draw)]),

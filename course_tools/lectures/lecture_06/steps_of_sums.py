@@ -1,10 +1,12 @@
-"""Add two numbers by a model of columns, and draw the weight of each step in each column."""
+"""Add two numbers by a model of columns, sums whose carry travels far, and figures of the weights of the steps."""
 
 from collections.abc import Callable
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.datasets import Sums
 from course_lib.primitives import halting_distribution
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import attention_map
@@ -46,3 +48,49 @@ def show_steps(model: Adds, a: int, b: int, mask: Tensor) -> None:
     figure.axes[-1].set_ylabel("weight of the step")
     taken = ", ".join(map(str, (weights > 0).sum(-1).tolist()))
     show(figure, alt=f"{a} + {b}, answered by {total}: weights of the steps, column by column. Last step taken: {taken}.")
+
+
+def far_sums(distance: int, n: int, T: int, device: torch.device | str, seed: int = 0) -> Sums:
+    """Draw sums in which one carry, or its absence, travels just so many columns; all other columns are 0 + 0 or 1 + 1.
+
+    Args:
+        distance: of the column that decides from the one that receives.
+        n: how many sums.
+        T: columns, at least two more than `distance`; the first and the last are 0 + 0.
+        device: of the sums.
+        seed: of the draw.
+    """
+    draw = torch.Generator().manual_seed(1_000 * seed + distance)
+    columns = 3 * torch.randint(2, (n, T), generator=draw)
+    lowest = torch.randint(1, T - distance, (n, 1), generator=draw)
+    passing = torch.randint(1, 3, (n, distance - 1), generator=draw)  # 0 + 1 or 1 + 0
+    columns.scatter_(1, lowest + torch.arange(1, distance), passing)
+    columns[:, [0, -1]] = 0  # an empty column below, and room for the last carry
+    places = 2 ** torch.arange(T)
+    digits = ((columns // 2 + columns % 2) * places).sum(1, keepdim=True) // places % 2
+    walks = torch.zeros_like(columns)
+    for t in range(1, T):
+        walks[:, t] = torch.where((columns[:, t - 1] == 1) | (columns[:, t - 1] == 2), walks[:, t - 1] + 1, 1)
+    return Sums(columns.to(device), digits.to(device), walks.to(device))
+
+
+def show_budgets(*halting_values: list[float]) -> None:
+    """Draw for each position a bar of length 1, which its steps fill with their weights from left to right."""
+    import seaborn as sns
+
+    weights = halting_distribution(torch.tensor(halting_values))
+    figure = Figure(figsize=(5.0, 0.5 + 0.5 * len(weights)), layout="constrained")
+    ax, colors = figure.subplots(), sns.color_palette("colorblind")
+    for row, (p, h) in enumerate(zip(weights.tolist(), halting_values, strict=True)):
+        for step, weight in enumerate(p):
+            if weight > 0:
+                left = sum(p[:step])
+                ax.barh(row, weight, left=left, color=colors[step], edgecolor="white", height=0.7)
+                if weight > 0.1:
+                    told = f"h = {h[step]:g}" if abs(h[step] - weight) < 0.01 else f"rest {weight:.1f} of h = {h[step]:g}"
+                    ax.text(left + weight / 2, row, f"step {step + 1}\n{told}", ha="center", va="center", fontsize=7)
+    ax.set(xlim=(0, 1), xlabel="budget", yticks=[])
+    ax.invert_yaxis()
+    sns.despine(ax=ax, left=True)
+    each = "; ".join(", ".join(f"{weight:.3g}" for weight in p if weight > 0) for p in weights.tolist())
+    show(figure, alt=f"Budgets of 1, filled step by step with the weights {each}.")

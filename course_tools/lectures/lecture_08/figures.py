@@ -1,4 +1,4 @@
-"""Figures of lecture 08: nats by kind of token, filled gaps, and what the attention heads of a BERT attend to."""
+"""Figures of lecture 08: nats by kind of token, and what the attention heads of a BERT attend to."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ from course_lib.analysis import HeadStatistics, record
 from course_lib.datasets import END, pad, word_pieces
 from course_lib.models import BERT, PretrainingBERT
 from course_lib.pretrained import load_bert
-from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, Hidden, MaskedLogits, kinds_of
-from course_tools.notebook.device import device
+from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, Hidden, kinds_of
 from course_tools.notebook.plots import attention_map, describe, seeds
 from course_tools.notebook.show import show
 
 
 def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> None:
-    """Draw the nats of hidden tokens: numbers and months, each in the first and in the second sentence, by model.
+    """Draw the nats of hidden tokens: years and months, each in the first and in the second sentence, by model.
 
     Args:
         by: model -> its nats, all for the same tokens.
@@ -30,10 +29,12 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
     import seaborn as sns
 
     one = next(iter(by.values()))
-    kinds, second = kinds_of(texts, one), asked.segments[one.row, one.place].cpu() == 1
+    second = asked.segments[one.row, one.place].cpu() == 1
+    four_digits = torch.tensor([len(texts.symbols[token]) == 4 for token in one.truth.tolist()])
+    kinds = kinds_of(texts, one)
     groups = {
-        f"{kind},\n{place} sentence": kinds[kind] & (second == (place == "second"))
-        for kind in ("numbers", "months")
+        f"{kind},\n{place} sentence": which & (second == (place == "second"))
+        for kind, which in {"years": kinds["numbers"] & four_digits, "months": kinds["months"]}.items()
         for place in ("first", "second")
     }
     figure = Figure(figsize=(6.0, 3.0), layout="constrained")
@@ -42,32 +43,16 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
         heights = [hidden.mean(which.to(hidden.nats.device)) for which in groups.values()]
         places = [j + 0.8 / len(by) * (i - (len(by) - 1) / 2) for j in range(len(groups))]
         ax.bar(places, heights, 0.75 / len(by), label=name, color=sns.color_palette("colorblind")[i])
-        told.append(f"{name} " + ", ".join(f"{height:.2f}" for height in heights))
+        told.append([name, *(f"{height:.2f}" for height in heights)])
     ax.set_xticks(range(len(groups)), list(groups), fontsize=9)
     ax.set(ylabel="nats of a hidden token", ylim=(0, None))
     ax.legend(frameon=False, fontsize=9)
     sns.despine(ax=ax)
-    order = ", ".join(name.replace("\n", " ") for name in groups)
-    show(figure, alt=f"Nats of a hidden token of new days, in the order {order}: {'; '.join(told)}.")
-
-
-@torch.no_grad()
-def print_filled(logits: MaskedLogits, texts: DateTexts, first: str, second: str | None = None, n: int = 3) -> None:
-    """Print the n likeliest tokens for each [MASK] of a text.
-
-    Args:
-        logits: (tokens, segments, lengths) -> logits (B, T, n_tokens).
-        texts: the vocabulary.
-        first: tokens with spaces between, such as "5 . [MASK] 2050".
-        second: another sentence, or None.
-        n: how many.
-    """
-    row = BERTInput(*(part.to(device()) for part in texts.lay_out([(first, second)])))
-    odds = logits(*row)[0, :, : texts.mask].softmax(-1)
-    for place in (row.tokens[0] == texts.mask).nonzero()[:, 0].tolist():
-        best = odds[place].topk(n)
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        print(f"token {place}: " + ", ".join(f"{texts.symbols[token]} {p:.2f}" for token, p in found))
+    each = "; ".join(
+        f"{group.replace(chr(10), ' ')}: " + ", ".join(f"{row[0]} {row[i]}" for row in told)
+        for i, group in enumerate(groups, 1)
+    )
+    show(figure, alt=f"Nats of a hidden token of new days. {each[0].upper()}{each[1:]}.")
 
 
 class Inspected(NamedTuple):

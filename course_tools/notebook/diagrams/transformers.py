@@ -279,20 +279,20 @@ def bert_input() -> Diagram:
     d = Diagram(
         "The input of BERT",
         "A pair of sentences is one sequence: CLS, the first sentence, SEP, the second sentence, SEP. For every token "
-        "three embeddings are added, of the token, of its segment A or B, and of its position; then they are normalised.",
+        "three embeddings are added, of the token, of its segment 0 or 1, and of its position; then they are normalised.",
     )
     words = ("[CLS]", "it", "[MASK]", "[SEP]", "I", "stay", "[SEP]")
     for i, word in enumerate(words):
         x = 48 + 64 * i
-        d.op(word, x, 40, w=61)
+        d.op(word, x, 40, w=58)
         d.op("E", x, 108, "learned", w=50)
-        d.op("A" if i < 4 else "B", x, 170, "score", w=50)
-        d.op(str(i), x, 232, "mix", w=50)
+        d.op("S_0" if i < 4 else "S_1", x, 170, "score", w=50)
+        d.op(f"P_{i}", x, 232, "mix", w=50)
         d.path([(x, 57), (x, 91)])
         d.note("+", x, 139)
         d.note("+", x, 201)
         d.path([(x, 249), (x, 294)])
-    d.note("token embedding · segment embedding · position embedding", 240, 426)
+    d.note("E of the token · S of the segment · P of the position", 240, 426)
     norm = d.op("add the three, layer norm", 240, 311, "learned", w=450)
     h = d.tensor("h_0", "B T d_model", 240, 380, "BERT.forward: x")
     d.chain(norm, h)

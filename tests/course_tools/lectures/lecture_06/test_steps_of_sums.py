@@ -40,3 +40,18 @@ def test_the_picture_says_what_was_answered_and_how_many_steps_it_took(monkeypat
     assert alt.startswith("20 + 3, answered by 23: ")
     assert alt.endswith("Last step taken: 1, 2, 3, 4, 4, 4, 4.")
     assert figure.axes[0].get_ylabel() == "column, lowest first"
+
+
+@pytest.mark.parametrize("distance", [2, 4, 5])
+def test_a_carry_travels_just_as_far_as_asked(distance):
+    found = steps_of_sums.far_sums(distance, 40, 7, "cpu")
+    digits, _ = by_hand(found.columns[:1], MASK)
+    assert digits[0].argmax(-1).tolist() == found.digits[0].tolist()
+    assert set(found.walks.amax(1).tolist()) == {distance}
+    decided = found.columns.gather(1, (found.walks == distance).int().argmax(1, keepdim=True) - distance)
+    assert set(decided[:, 0].tolist()) == {0, 3}  # with a carry, and without
+
+
+def test_a_budget_is_filled_with_the_weights(capsys):
+    steps_of_sums.show_budgets([0.3, 0.5, 0.4, 0.9], [0.995, 0.5, 0.5, 0.5])
+    assert "with the weights 0.3, 0.5, 0.2; 1." in capsys.readouterr().out
