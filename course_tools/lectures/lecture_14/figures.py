@@ -1,6 +1,6 @@
-"""Figures of a cache beside a state, of the two orders of a product, and of the speed of generation."""
+"""Figures of a cache beside a state, two orders of a product, chunks, what a memory holds, and the speed of generation."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -11,6 +11,7 @@ from torch import Tensor
 from course_lib.generation import LanguageModel
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import tokens_per_second
+from course_tools.notebook.legible import to_array
 from course_tools.notebook.plots import curves, score_maps
 from course_tools.notebook.show import show
 
@@ -120,33 +121,63 @@ def show_leaks(tables: Mapping[str, Tensor]) -> None:
     )
 
 
-def show_generation_speed(
-    models: Mapping[str, LanguageModel],
-    lengths: Sequence[int],
-    title: str,
-    n_sequences: int = 8,
-    slow: Collection[str] = (),
-    longest_of_slow: int = 256,
-) -> None:
-    """Draw the tokens that each model generates per second after prompts of several lengths.
-
-    Args:
-        models: name -> model.
-        lengths: of the prompts, in increasing order.
-        title: above the figure.
-        n_sequences: number of sequences that are continued in parallel.
-        slow: names of models that are measured up to `longest_of_slow` tokens only, in two steps instead of sixteen.
-        longest_of_slow: the longest prompt of these models.
-    """
+def show_generation_speed(models: Mapping[str, LanguageModel], lengths: Sequence[int], n_sequences: int = 8) -> None:
+    """Draw the tokens that each model generates per second, all sequences together, after prompts of several lengths."""
     speeds: dict[str, list[float]] = {name: [] for name in models}
     for n in lengths:
         prompt = torch.zeros(1, n, dtype=torch.long, device=device())
         for name, model in models.items():
-            if name not in slow or n <= longest_of_slow:
-                speeds[name].append(tokens_per_second(model, prompt, n_sequences, n_steps=2 if name in slow else 16))
+            speeds[name].append(tokens_per_second(model, prompt, n_sequences))
     ends = "; ".join(f"{name} from {each[0]:,.0f} to {each[-1]:,.0f} tokens per second" for name, each in speeds.items())
-    lines = {name: (lengths[: len(each)], each) for name, each in speeds.items()}
+    lines = {name: (lengths, each) for name, each in speeds.items()}
+    figure = curves(lines, "tokens read so far", "tokens per second", log="x")
+    figure.axes[0].set_ylim(bottom=0)
+    show(figure, alt=f"Speed of generation against the number of tokens read, {n_sequences} texts at once: {ends}.")
+
+
+def show_memory(keys: Tensor, values: Tensor, written: Sequence[int]) -> None:
+    """Draw the sum S of key times value after some numbers of writes, and below it what the first key reads.
+
+    Args:
+        keys: (T, d), of length 1.
+        values: (T, d_v).
+        written: numbers of keys, in increasing order.
+    """
+    figure = Figure(figsize=(6.0, 2.5), layout="constrained")
+    axes, errors = figure.subplots(2, len(written), height_ratios=[keys.shape[1], 1.6], squeeze=False), []
+    for (above, below), n in zip(axes.T, written, strict=True):
+        S = keys[:n].mT @ values[:n]
+        read = keys[:1] @ S
+        errors.append(f"{(read - values[0]).norm().item():.2f}")
+        for ax, matrix in ((above, S), (below, read)):
+            drawn = ax.imshow(to_array(matrix), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+        above.set_title(f"{n} written, error {errors[-1]}", fontsize=9)
+    axes[0, 0].set_ylabel("S")
+    axes[1, 0].set_ylabel("read", rotation=0, ha="right", va="center")
+    axes[1, 0].set_xlabel("entry of the value", fontsize=8)
+    figure.colorbar(drawn, ax=list(axes.flat))
     show(
-        curves(lines, "tokens read so far", "tokens generated per second", title, log="xy"),
-        alt=f"Generation speed against the number of tokens read, both logarithmic: {ends}.",
+        figure,
+        alt=f"The memory S ({keys.shape[1]} × {values.shape[1]}) after {', '.join(map(str, written))} writes. "
+        f"What the first key reads is {', '.join(errors)} away from its value.",
+    )
+
+
+def show_chunks(n: int = 16, size: int = 4) -> None:
+    """Draw which pairs of query (row) and key a chunk computes itself, and which pairs go through one state."""
+    figure = Figure(figsize=(3.2, 2.7), layout="constrained")
+    ax = figure.subplots()
+    for row in range(n):
+        first = row // size * size
+        _cells(ax, first, n - 1 - row, row - first + 1, 1, QUERY)
+    for first in range(size, n, size):
+        ax.add_patch(Rectangle((0, n - first - size), first, size, facecolor=KEY, alpha=0.35, edgecolor="white", linewidth=2))
+        ax.text(first / 2, n - first - size / 2, "through S" if first > size else "S", ha="center", va="center", fontsize=8)
+    ax.set(ylabel="query", xlabel="key")
+    _frame(ax, -0.3, n + 0.3, n + 0.3)
+    show(
+        figure,
+        alt=f"The triangle of {n} queries by {n} keys. On the diagonal, {n // size} triangles of {size} by {size} pairs are "
+        f"computed one by one; left of each, all earlier keys are one rectangle that goes through the state S.",
     )

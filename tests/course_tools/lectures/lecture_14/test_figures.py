@@ -15,16 +15,20 @@ def test_the_rectangles_are_those_of_the_sizes_given(capsys):
     assert "a square of 7 by 7 weights" in capsys.readouterr().out
 
 
-def test_a_slow_model_is_measured_after_short_prompts_only(monkeypatch):
-    lengths = []
+def test_each_model_is_timed_after_each_prompt(monkeypatch, capsys):
+    monkeypatch.setattr(figures, "tokens_per_second", lambda model, prompt, n_sequences: model / prompt.shape[1])
+    figures.show_generation_speed({"fast": 30, "slow": 15}, [1, 5])
+    assert "fast from 30 to 6 tokens per second; slow from 15 to 3 tokens per second" in capsys.readouterr().out
 
-    def timed(model, prompt, n_sequences, n_steps):
-        lengths.append((model, prompt.shape[1]))
-        return 1.0
 
-    monkeypatch.setattr(figures, "tokens_per_second", timed)
-    figures.show_generation_speed({"fast": "f", "slow": "s"}, [2, 5, 7], "tiny", slow=["slow"], longest_of_slow=5)
-    assert lengths == [("f", 2), ("s", 2), ("f", 5), ("s", 5), ("f", 7)]
+def test_a_key_of_the_memory_reads_what_its_dot_product_leaks(capsys):
+    figures.show_memory(torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2), (1, 2))
+    assert "reads is 0.00, 0.60 away from its value" in capsys.readouterr().out
+
+
+def test_a_chunk_computes_its_own_triangle(capsys):
+    figures.show_chunks(n=6, size=2)
+    assert "3 triangles of 2 by 2 pairs" in capsys.readouterr().out
 
 
 def test_leaks_are_what_lies_beside_the_diagonal(capsys):
