@@ -10,7 +10,7 @@ from torch import Tensor
 from course_lib.primitives import patch_grid
 from course_tools.lectures.lecture_11.maps import GRID, NAMES, Maps
 from course_tools.notebook.grey import grey
-from course_tools.notebook.plots import curves, pictures
+from course_tools.notebook.plots import curves, pictures, score_maps
 from course_tools.notebook.show import show
 from course_tools.studies import RecordedStudy
 
@@ -47,7 +47,7 @@ def show_patches(patchify: Callable[[Tensor, int], Tensor], photograph: Tensor, 
 def show_maps(maps: Maps, n: int = 4) -> None:
     """Show the first n maps of a legend, each with the answers to its two questions."""
     titles = [
-        f"{number}: beside {NAMES[beside]}, colour {NAMES[colour]}"
+        f"{number}: {NAMES[beside]} / {NAMES[colour]}"
         for number, (beside, colour) in enumerate(zip(maps.beside[:n].tolist(), maps.colour[:n].tolist(), strict=True), 1)
     ]
     panels = {title: image.permute(1, 2, 0).cpu() for title, image in zip(titles, maps.images, strict=False)}
@@ -98,6 +98,42 @@ def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: i
         alt=f"A map with its {at} and grids of weights over its cells. Largest weight: {found}. The model names the "
         f"{NAMES[answer]}; right is the {NAMES[maps.colour[number]]}.",
     )
+
+
+def show_offsets(number: Tensor) -> None:
+    """Draw the learned number of each offset (2 · GRID - 1, 2 · GRID - 1), from a query in the middle to a key."""
+    number, away = number.detach().cpu(), [f"{step:+d}" if step else "0" for step in range(1 - GRID, GRID)]
+    down, right = (int(place) + 1 - GRID for place in divmod(int(number.argmax()), len(number)))
+    show(
+        score_maps({"from a query to a key": number}, away, away, "columns to the right", "rows down", "added to the score"),
+        alt=f"What each offset from query to key adds to the score: most, {number.max():.1f}, where the key lies {down} "
+        f"rows down and {right} columns to the right; the mean is {number.mean():.1f}.",
+    )
+
+
+def show_few_pictures(study: RecordedStudy) -> None:
+    """Draw the accuracy on unseen digits against the number of known ones, for each network: seeds, and their mean."""
+    sizes, kinds = ("250", "1,000", "4,000"), ("ViT", "CNN", "CNN, all positions")
+    scores = {kind: [study.scores(f"{kind}, {n} pictures", "accuracy") for n in sizes] for kind in kinds}
+    places = [int(n.replace(",", "")) for n in sizes]
+    means = {kind: [sum(each) / len(each) for each in rows] for kind, rows in scores.items()}
+    n_seeds = len(scores["ViT"][0])
+    drawn = curves(
+        {kind: (places, rows) for kind, rows in means.items()},
+        "digits to learn from",
+        "accuracy on unseen digits",
+        f"recorded: mean of {n_seeds} seeds, and each",
+        "x",
+    )
+    ax = drawn.axes[0]
+    for rows, line in zip(scores.values(), list(ax.lines), strict=False):
+        for place, each in zip(places, rows, strict=True):
+            ax.plot([place] * len(each), each, color=line.get_color(), linestyle="", marker=".", alpha=0.4)
+    said = "; ".join(
+        f"{kind} " + ", ".join(f"{mean:.3f} with {n}" for n, mean in zip(sizes, rows, strict=True))
+        for kind, rows in means.items()
+    )
+    show(drawn, alt=f"Accuracy on unseen digits, recorded, mean of {n_seeds} seeds: {said}. {study.cost}.")
 
 
 def show_hardest(images: Tensor, labels: Tensor, probabilities: Tensor, name: str, n: int = 6) -> None:

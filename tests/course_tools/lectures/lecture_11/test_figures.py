@@ -3,7 +3,16 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_11.figures import laid_out, show_answers, show_hardest, show_maps, show_patches, show_where
+from course_tools.lectures.lecture_11.figures import (
+    laid_out,
+    show_answers,
+    show_few_pictures,
+    show_hardest,
+    show_maps,
+    show_offsets,
+    show_patches,
+    show_where,
+)
 from course_tools.lectures.lecture_11.maps import NAMES, draw_maps
 from course_tools.studies.study_record import RecordedRun, RecordedStudy
 
@@ -35,7 +44,7 @@ def test_a_map_is_shown_with_its_places_and_the_answer_of_the_model(capsys):
 def test_maps_are_shown_with_both_answers(capsys):
     maps = draw_maps(4, seed=0)
     show_maps(maps, n=2)
-    assert f"2: beside {NAMES[maps.beside[1]]}, colour {NAMES[maps.colour[1]]}." in capsys.readouterr().out
+    assert f"2: {NAMES[maps.beside[1]]} / {NAMES[maps.colour[1]]}." in capsys.readouterr().out
 
 
 def test_the_hardest_images_come_first(capsys):
@@ -53,3 +62,22 @@ def test_right_answers_are_those_to_one_question(capsys):
     text = capsys.readouterr().out
     assert "colour, recorded: mean of 2 seeds, and each: ViT 0.70 after 9, by seed 0.20, 1.20. A bag" in text
     assert "4 runs" in text
+
+
+def test_the_largest_offset_is_told(capsys):
+    number = torch.zeros(7, 7)
+    number[3, 2], number[0, 0] = 0.7, -0.7
+    show_offsets(number)
+    assert "most, 0.7, where the key lies 0 rows down and -1 columns to the right; the mean is 0.0" in capsys.readouterr().out
+
+
+def test_few_pictures_are_told_by_network_and_number(capsys):
+    kinds, sizes = ("ViT", "CNN", "CNN, all positions"), ("250", "1,000", "4,000")
+    runs = [
+        RecordedRun(f"{kind}, {n} pictures", seed, {"accuracy": 0.1 * len(kind) / 10 + seed / 10}, {}, 60.0)
+        for kind in kinds
+        for n in sizes
+        for seed in (0, 1)
+    ]
+    show_few_pictures(RecordedStudy("11_pictures", "", "", "3.12", "2.8", "one CPU thread", runs))
+    assert "mean of 2 seeds: ViT 0.080 with 250, 0.080 with 1,000, 0.080 with 4,000; CNN 0.080" in capsys.readouterr().out
