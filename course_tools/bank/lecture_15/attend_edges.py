@@ -97,6 +97,14 @@ def keeps_the_last_message_only(scores, values, edges):
     return Attended(context, weights)
 
 
+@wrong.part
+def leaves_the_messages_at_the_edges(scores, values, edges):
+    """You return a message for each edge. What is asked for is a sum for each node: add up the messages that have the same
+    receiver, edges[0], by `index_add` onto zeros for all nodes."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    return Attended(weights.unsqueeze(-1) * values[..., edges[1], :], weights)
+
+
 @wrong.detail
 def takes_the_mean_of_the_messages(scores, values, edges):
     """You divide the sum of the messages by their number. The weights of a node already sum to 1, so the sum *is* the mean;

@@ -151,6 +151,16 @@ def cuts_the_gradient_of_the_sums(scores, edges, n_nodes):
 
 
 @wrong.part
+def keeps_one_exponential_of_each_node(scores, edges, n_nodes):
+    """You add up by `sums[..., edges[0]] += …`. Where an index is repeated, only one of the additions is kept, so a node
+    divides by one of its exponentials; `index_add` and `scatter_add` add every one."""
+    exponentials = scores.exp()
+    sums = scores.new_zeros(*scores.shape[:-1], n_nodes)
+    sums[..., edges[0]] += exponentials
+    return exponentials / sums[..., edges[0]]
+
+
+@wrong.part
 def forgets_to_divide(scores, edges, n_nodes):
     """You return the exponentials without dividing by their sum: the weights of a node's edges must sum to 1."""
     query = edges[0].expand(scores.shape)

@@ -130,6 +130,14 @@ def counts_the_nodes_that_occur(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong.case
+def divides_by_the_degrees_that_occur(edges, n_nodes):
+    """You call `bincount` without `minlength`: it ends at the largest number in edges[0], and a sender beyond it has no degree.
+    Give it `minlength=n_nodes`; the weight of an edge to a node with degree 0 is then 0, not infinite."""
+    scale = torch.bincount(edges[0]).float().rsqrt()
+    return scale[edges[0]] * scale[edges[1]]
+
+
 @right
 def by_comparison(edges, n_nodes):
     """The degrees as row sums of a table of who is who, and one root of the product of both."""
