@@ -230,6 +230,7 @@ def _closed_once(draw: Draw) -> Call:
 
 exercise = Exercise(
     id="01.5",
+    extra=True,
     title="The gradient along the carousel",
     reference=carousel_gradient,
     properties=(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from course_lib.primitives import flip_flop_weights, lstm_step
 from course_tools.lectures.lecture_01 import figures
 
 
@@ -29,3 +30,20 @@ def test_a_loss_starts_where_its_first_block_does_beside_a_guess(shown):
     assert figure.axes[0].get_ylim()[0] == 0
     assert "5 symbols from 2.00 to 2.00" in alt
     assert "2.08" in alt
+
+
+def test_the_norms_of_the_updates_stand_beside_the_limit(shown):
+    figures.show_norms([0.5, 0.5, 40.0], limit=1.0)
+    ((figure, alt),) = shown
+    norms, limit = (line.get_ydata()[-1] for line in figure.axes[0].lines)
+    assert (norms, limit) == (40.0, 1.0)
+    assert "half are at most 0.5, the largest is 40" in alt
+
+
+def test_a_unit_is_drawn_with_what_its_gates_do_at_each_input(shown):
+    x = torch.tensor([[1.0, 1, 0], [-1, 0, 0], [-1, 1, 0]])
+    figures.show_unit(lstm_step, x, *flip_flop_weights(3))
+    ((figure, alt),) = shown
+    rows = figure.axes[0].images[0].get_array()
+    assert rows.round(1).tolist()[2:6] == [[1, 0, 1], [0, 1, 0], [1, 1, -1], [1, 1, 1]]
+    assert alt.endswith("at 0 the bit 1, c 1.00; at 2 the bit -1, c -1.00; at the end c is -1.00.")
