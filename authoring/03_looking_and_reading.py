@@ -84,9 +84,9 @@ source(captions.caption_task)
 # It contains how much of each feature the image has.</details>
 
 # %% [markdown]
-# The whole program follows. It is *Show, Attend and Tell* (Xu et al. 2015): before each word, `caption_step` reads a weighted mean
-# of the regions. With `attention=False` the weights are equal, so it reads the plain mean; all else is the same. Sections 3 and 4
-# explain what is inside the step, with its gate and the matrices `L_h`, `L_z` and `L_o`; skip them until then.
+# The model follows. It is *Show, Attend and Tell* (Xu et al. 2015): before each word, `caption_step` reads a weighted mean of the
+# regions. With `attention=False` the weights are equal, so it reads the plain mean; all else is the same. Sections 3 and 4 explain
+# what is inside the step, with its gate and the matrices `L_h`, `L_z` and `L_o`; skip them until then.
 
 
 # %%
@@ -107,8 +107,8 @@ class Captioner(nn.Module):
         self.L_z = nn.Linear(d_region, d_word, bias=False)
         self.L_o = nn.Linear(d_word, n_words, bias=False)
 
-    def weights(self):
-        """The weights as `caption_step` takes them: attention, gate, cell, readout."""
+    def matrices(self):
+        """The parameters as `caption_step` takes them: attention, gate, cell, readout."""
         cell = self.cell
         return (
             (self.W_a.weight, self.W_h.weight, self.v),
@@ -121,7 +121,7 @@ class Captioner(nn.Module):
         return self.first(regions.mean(1)).tanh().chunk(2, dim=-1)  # h, c: (B, d)
 
     def step(self, y, h, c, regions):
-        return caption_step(y, h, c, regions, *self.weights())
+        return caption_step(y, h, c, regions, *self.matrices())
 
     def forward(self, regions, caption):
         (h, c), steps = self.start(regions), []
@@ -141,6 +141,17 @@ class Captioner(nn.Module):
         return torch.stack(words, 1)
 
 
+# %% [markdown] tags=["quiz"]
+# **Read the code.** Where does the image enter? What does `attention=False` change?
+#
+# <details><summary>Answer</summary>
+#
+# The regions enter twice: `start` computes the first state from their mean, and `caption_step` reads them before every word.
+# `attention=False` sets $v$ to 0 and does not train it. Then every score is 0, and the softmax gives each region
+# 1/36.</details>
+
+
+# %%
 def written(model, task, regions):
     """The captions that a model writes, as texts."""
     tokens = model.eval().write(regions.to(device()))
@@ -171,15 +182,6 @@ def learn(model, task, regions, new, steps, lr=6e-3, loss=next_word_loss):
     right[steps] = task.exact_match(written(model, task, new))
     return right
 
-
-# %% [markdown] tags=["quiz"]
-# **Read the code.** Where does the image enter? What does `attention=False` change?
-#
-# <details><summary>Answer</summary>
-#
-# The regions enter twice: `start` computes the first state from their mean, and `caption_step` reads them before every word.
-# `attention=False` sets $v$ to 0 and does not train it. Then every score is 0, and the softmax gives each region
-# 1/36.</details>
 
 # %%
 n_words, d_region = len(task.words), task.regions.shape[-1]
@@ -222,9 +224,11 @@ claim("03.a", names=task.names_both(texts), exact=right["read evenly"][900])
 
 # %%
 W_a_a = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 2.0]])  # left, middle, right
+regions = torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
 for name, state in {"first": [0.0, -4.0], "second": [-4.0, 0.0]}.items():
     scores = torch.tanh(torch.tensor(state) + W_a_a) @ torch.tensor([4.0, 4.0])
-    print(f"{name} digit: weights", scores.softmax(dim=0))
+    weights = scores.softmax(dim=0)
+    print(f"{name} digit: weights", weights, "context", weights @ regions)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Leave the tanh out: the score is $v^\top (W_h h + W_a a_i)$. What are the weights of left, middle and right for
@@ -382,7 +386,6 @@ right = {
     "attention": learn(pager, page, page.regions, page.new_regions, 600),
     "fixed order": learn(scheduled, page, *quarters, 600),
 }
-# all at once: the largest of each feature in each sixth of the page, one vector
 right["largest of each sixth"], _ = learn_by_hand(page, captions.largest_by_sixth, 600)
 figures.show_exact_match(right, "pages of four digits")
 
@@ -459,9 +462,10 @@ others = figures.attends_to_named(attentive, task, corners.roll(1, 0))
 claim("03.q", inside=hits, elsewhere=others)
 
 # %% tags=["try-it"]
-# Try it: two images laid over each other, with up to four digits.
-both = captions.both_images(task.examples.test, 0, 1)
-print(task.examples.test.captions[:2], written(attentive, task, task.regions_of(both)))
+# Try it: exchange the left and the right half of an image, or move it up or down.
+image = task.examples.test.images[16:17]
+for name, seen in {"as it is": image, "exchanged": image.roll(21, dims=-1)}.items():
+    print(f"{name:<12}{written(attentive, task, task.regions_of(seen))[0]}")
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Does each word look at its own digit? Find an image in which it does not: is the word wrong, too?
@@ -641,7 +645,13 @@ figures.show_summed_weights({"without": attentive, "with penalty": spread}, task
 
 # %% tags=["nbval-check-output"]
 largest = [figures.largest_share(model, task) for model in (attentive, spread)]
-claim("03.d", without=largest[0], penalised=largest[1], exact=shares[900])
+claim(
+    "03.d",
+    without=largest[0],
+    penalised=largest[1],
+    before=task.exact_match(written(attentive, task, task.new_regions)),
+    exact=shares[900],
+)
 
 # %% [markdown]
 # ## Hard attention
@@ -702,7 +712,7 @@ class HardCaptioner(Captioner):
     """A captioner that reads one region a word: sampled, or the likeliest."""
 
     def step(self, y, h, c, regions):
-        attention, *others = self.weights()
+        attention, *others = self.matrices()
         _, weights = soft_attention(regions, h, *attention)
         look = weights.multinomial(1)[:, 0] if self.training else weights.argmax(-1)
         one = regions[torch.arange(len(regions)), look][:, None]

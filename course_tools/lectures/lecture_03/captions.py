@@ -120,15 +120,11 @@ def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
     return (vectors - centre) / spread, (new - centre) / spread
 
 
-def both_images(part: Captions, i: int, j: int) -> Tensor:
-    """Overlay images i and j: one image (1, 1, 42, 42) with up to four digits."""
-    return torch.maximum(part.images[i], part.images[j])[None]
-
-
 def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
-    """Overlay attention weights (6, 6) on an image (1, 42, 42): (42, 42, 3), more yellow the closer a weight is to `most`."""
+    """Put attention weights (6, 6) behind an image (1, 42, 42): (42, 42, 3), more yellow the closer a weight is to `most`."""
     opacity = _MOST_OPAQUE * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
-    return (1 - opacity) * image[0, :, :, None] + opacity * torch.tensor(_YELLOW)
+    ink = image[0, :, :, None]
+    return ink + (1 - ink) * opacity * torch.tensor(_YELLOW)
 
 
 def add_weight_scale(figure: Figure, most: float) -> None:
