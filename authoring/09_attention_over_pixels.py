@@ -49,7 +49,6 @@ from course_tools.notebook import check, claim, device, explore, ledger
 from course_tools.notebook import peak_memory, predict, progress, show_study, source
 from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.seed_scores import paired_differences, show_seeds
-from course_tools.notebook.study_scores import print_scores
 
 # %% [markdown]
 # ## 1 What colour is this creature?
@@ -152,6 +151,7 @@ noisy = photo + 0.1 * noise
 scores = {
     "local": near(noisy, 0.8),
     "bilateral": near(noisy, 1.5) + alike(noisy, 1, 0.3),
+    "near and alike": near(noisy, 6.0) + alike(noisy, 3, 0.4),
     "non-local": alike(noisy, 3, 0.25),
 }
 scores["non-local"].fill_diagonal_(-torch.inf)  # a pixel would be most like itself
@@ -166,7 +166,7 @@ figures.show_non_local_means(images, photo, ringed, row, column)
 # %% [markdown] tags=["predict"]
 # The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own. It is
 # attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together are better
-# than either: lecture 10 builds on this. In a crowd, nearness says nothing.
+# than either: lecture 10 builds on this. A patch says more than a pixel. In a crowd, nearness says nothing.
 #
 # **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
 # cells, weighted by how alike their *pixels* are. What colour does a grey creature get?
@@ -271,6 +271,32 @@ from course_tools.bank.lecture_09.non_local_block import (
 # %% tags=["nbval-check-output"]
 suspect = check("09.4", suspect)
 
+# %% [markdown] tags=["predict"]
+# Let us put the block into the network of section 1, which is trained, before its last layers.
+#
+# **Predict.** $W_z$ is 0, the other three matrices are random. Which of the four has a gradient other than 0 in the first update?
+#
+# <details><summary>A. All four.</summary>
+#
+# The effect of W_θ, W_φ and W_g on the loss goes through W_z, which is 0.</details>
+# <details><summary>B. W_z alone.</summary>
+#
+# Yes. After its first update W_z is no longer 0, and the gradient reaches the others through it.</details>
+# <details><summary>C. None: the block changes nothing, so nothing can be learned.</summary>
+#
+# The output does not depend on y yet, but it would if W_z changed.</details>
+
+# %%
+names, W_z = ("W_θ", "W_φ", "W_g"), torch.zeros(64, 32, device=device())
+W = [torch.randn(32, 64, device=device()) / 8 for _ in names]
+for matrix in (*W, W_z):
+    matrix.requires_grad_()
+colours = dilated[-1](non_local_block(dilated[:-1](2 * unseen.images - 1), *W, W_z))
+torch.testing.assert_close(colours, answers(dilated))  # the same as without the block
+F.mse_loss(colours.flatten(2), unseen.colours.mT).backward()
+for name, matrix in zip((*names, "W_z"), (*W, W_z), strict=True):
+    print(f"{name}: gradient of norm {matrix.grad.norm().item():.4f}")
+
 # %% [markdown]
 # ## 5 Every creature asks every other
 #
@@ -356,7 +382,6 @@ claim(
 
 # %%
 study = show_study("09_crowd")
-print_scores(study, "right", costs=["parameters"], decimals=3)
 
 source(rivals.AdditivePainter)
 torch.manual_seed(0)

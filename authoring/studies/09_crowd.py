@@ -101,13 +101,22 @@ def figure(study):
     """The share painted right through training, mean of the seeds, and at the end by seed."""
     from course_tools.notebook import plots
 
-    lines = {name: study.curve(name) for name in study.names}
+    shown = {
+        BLOCK: BLOCK,
+        f"{BLOCK}, dot product": "without a softmax (section 7)",
+        POOLED: "summary",
+        f"{BLOCK}, query and key added": "one number of each",
+        f"{BLOCK}, keys alone": "keys alone",
+        f"{DILATED}, narrow": "narrow convolutions",
+        DILATED: DILATED,
+    }
+    lines = {label: study.curve(name) for name, label in shown.items()}
     title = "new kinds, mean of the seeds; dots: each seed at the end"
     drawn = plots.curves(lines, "update", "share painted right", title, across={"chance": 0.25})
-    for line, name in zip(drawn.axes[0].lines, study.names, strict=False):
+    for line, name in zip(drawn.axes[0].lines, shown, strict=False):
         scores = study.scores(name, "right")
         drawn.axes[0].plot([STEPS] * len(scores), scores, ".", color=line.get_color(), markersize=5)
-    last = "; ".join(f"{name} {ys[-1]:.2f}" for name, (_, ys) in lines.items())
+    last = "; ".join(f"{label} {ys[-1]:.2f}" for label, (_, ys) in lines.items())
     return drawn, f"Share of grey creatures of new kinds painted right through {STEPS:,} updates. At the end: {last}."
 
 

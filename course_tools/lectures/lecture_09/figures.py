@@ -74,7 +74,7 @@ def show_non_local_means(images: Mapping[str, Tensor], clean: Tensor, weights: T
     titles = "; ".join(panels)
     panels["weights of the ringed pixel"] = weights
     show(
-        pictures(panels, marks=dict.fromkeys(panels, (row, column))),
+        pictures(panels, marks=dict.fromkeys([*panels][:1] + [*panels][-1:], (row, column))),
         alt=f"A photograph of a temple: {titles} (root mean square); the pixel ({row}, {column}) has half of its weight on "
         f"{_fewest_with_half(weights.flatten())} of {weights.numel():,} pixels.",
     )
