@@ -395,6 +395,15 @@ from course_lib.generation import fill_surest
 # %% tags=["nbval-check-output"]
 fill_surest = check("08.9", fill_surest)
 
+# %% [markdown]
+# **Bug hunt.** The function below fills gaps, too, and often the surest. What is wrong? Decide before you run the check.
+
+# %% exercise="08.9" bug="compares_logits"
+from course_tools.bank.lecture_08.fill_surest import compares_logits as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("08.9", suspect)
+
 
 # %%
 def fill_all(logits, tokens, mask):
@@ -537,7 +546,7 @@ def laid_out(part):
 
 
 def tuned(bert, few, frozen=False):
-    """Fine-tune a copy of a BERT on a few dates, or its head alone: 100 updates of 24."""
+    """Fine-tune a copy of a BERT, or its head alone, on a few dates: 100 updates."""
     lr = 1e-2 if frozen else 1e-3
     model = DateReader(deepcopy(bert).requires_grad_(not frozen)).to(device())
     labels = date_pairs.seasons(few).to(device())
