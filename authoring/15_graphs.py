@@ -59,8 +59,12 @@ from course_tools.notebook.seed_scores import show_seeds
 # small differences. Two further features, battery and age, tell nothing. Nobody knows where the sensors are.
 #
 # This is a **graph**: the sensors are its nodes, and an edge $(i, j)$ says that $i$ hears $j$. The edges are a list of two rows,
-# (2, E): node `edges[0, e]` receives from node `edges[1, e]`. Every sensor hears itself, too. (PyTorch Geometric lists the senders
-# *first*: take its list by `.flip(0)`.)
+# (2, E): node `edges[0, e]` receives from node `edges[1, e]`. Every sensor hears itself, too. Here are three sensors, of which B does
+# not hear C. (PyTorch Geometric lists the senders *first*: take its list by `.flip(0)`.)
+
+# %%
+three = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [0, 1, 2, 0, 1, 0, 1, 2]])
+figures.show_edge_list(three, "ABC")
 
 
 # %%
@@ -127,12 +131,9 @@ for name, predicted in panels.items():
 # This is the **dynamic** score of Brody et al. (GATv2). Like Bahdanau's score in lecture 02, it adds a query and a key, applies a
 # nonlinearity, and multiplies by a vector.
 #
-# The function takes one `z` and adds the two rows that an edge names. Stack the three $q$ and then the three $k$: sensor $j$ is row
-# $j$ as a receiver, row $3 + j$ as a sender.
-#
 # | name | shape |
 # | --- | --- |
-# | `z` | (…, N, d) |
+# | `q`, `k` | (…, N, d) each: a row for each node |
 # | `a` | (…, d) |
 # | `edges` | (2, E) |
 # | scores | (…, E), in the order of the list |
@@ -145,11 +146,11 @@ dynamic_edge_scores = check("15.6", dynamic_edge_scores)
 
 # %%
 light = torch.tensor([[1.0], [0.8], [-1.0]])
-z = torch.cat(
-    [light @ torch.tensor([[1.0, -1.0]]), light @ torch.tensor([[-1.0, 1.0]])]
-)
-from_a_and_c = torch.tensor([[0, 0, 0, 2, 2, 2], [3, 4, 5, 3, 4, 5]])
-print(dynamic_edge_scores(z, torch.tensor([-5.0, -5.0]), from_a_and_c))
+q, k = light @ torch.tensor([[1.0, -1.0]]), light @ torch.tensor([[-1.0, 1.0]])
+for score, (i, j) in zip(
+    dynamic_edge_scores(q, k, torch.tensor([-5.0, -5.0]), three), three.T, strict=True
+):
+    print(f"{'ABC'[i]} hears {'ABC'[j]}: {score:.1f}")
 
 # %% [markdown] tags=["predict"]
 # The first graph attention network (GAT, 2018) has the nonlinearity at the end: $e_{ij} = \mathrm{LeakyReLU}(a_1^\top q_i + a_2^\top
@@ -212,10 +213,10 @@ from course_tools.bank.lecture_15.attend_edges import (
 # node, only one remains. `index_add` and `scatter_add` add every message.</details>
 # <details><summary>B. The weights: they should be normalised over the keys.</summary>
 #
-# They are normalised over the edges of each query node, by your own `edge_softmax` or the library's.</details>
+# They are normalised over the edges of each receiver, by your own `edge_softmax` or the library's.</details>
 # <details><summary>C. The direction: values are taken from the wrong node of each edge.</summary>
 #
-# They are taken from `edges[1]`, the key node, as they should be.</details>
+# They are taken from `edges[1]`, the sender, as they should be.</details>
 
 # %% tags=["nbval-check-output"]
 suspect = check("15.3", suspect)
@@ -228,7 +229,8 @@ attend_edges = check("15.3", attend_edges)
 
 # %% [markdown]
 # In lecture 04 every token attended to every other, except where masked. A list of edges *is* such a mask, and gives the same
-# result; but of the $N^2$ scores only E are computed.
+# result; but of the $N^2$ scores only E are computed. And nodes have no order: if they are numbered anew, the results are the same
+# under their new numbers. (A Mixer of lecture 13 has weights for each place, and would have to be trained anew.)
 
 # %%
 edges = karate_club().edges
@@ -238,12 +240,16 @@ scores, values = torch.randn(34, 34), torch.randn(34, 5)
 by_mask = attend(scores, values, allowed).context
 by_list = attend_edges(scores[tuple(edges)], values, edges)[0]
 torch.testing.assert_close(by_list, by_mask, atol=1e-4, rtol=1e-4)
+order = torch.randperm(34)  # new node n is the old node order[n]
+anew = attend_edges(scores[tuple(edges)], values[order], order.argsort()[edges])[0]
+torch.testing.assert_close(anew, by_list[order], atol=1e-4, rtol=1e-4)
+print("The list does what the mask does, whatever the numbers of the nodes.")
 
 # %% [markdown]
 # ## 4 Who is in my room?
 #
-# `RoomAttention` is the whole network: your scores, your attention over the edges, and a linear layer. As in the example, `z` holds
-# each sensor twice. `score` and the size of `a` are arguments, so that the same network can have other scores.
+# `RoomAttention` is the whole network: your scores, your attention over the edges, and a linear layer. `score` and the size of `a`
+# are arguments, so that the same network can have other scores, such as the static ones.
 #
 # The loop is that of every lecture: four new buildings in each of 400 updates, Adam, a learning rate that rises and then falls.
 
@@ -261,14 +267,17 @@ class RoomAttention(nn.Module):
 
     def attended(self, x, edges):
         """Context (N, d) and weights (E,) of sensors x (N, 6)."""
-        z = torch.cat([self.W_q(x), self.W_k(x)])  # (2N, d): receivers, senders
-        between = torch.stack([edges[0], edges[1] + len(x)])
-        return Attended(
-            *attend_edges(self.score(z, self.a, between), self.W_v(x), edges)
-        )
+        scores = self.score(self.W_q(x), self.W_k(x), self.a, edges)
+        return Attended(*attend_edges(scores, self.W_v(x), edges))
 
     def forward(self, x, edges):
         return self.read_out(F.elu(self.attended(x, edges).context)).squeeze(-1)
+
+
+def static_scores(q, k, a, edges):
+    """The score of GAT: a number of the receiver, a number of the sender."""
+    of_receivers, of_senders = a.chunk(2)
+    return F.leaky_relu((q @ of_receivers)[edges[0]] + (k @ of_senders)[edges[1]], 0.2)
 
 
 def loss_of(model, graph):
@@ -289,32 +298,37 @@ def learn(make, seed=0, steps=400, lr=2e-2):
 
 
 dynamic = [learn(RoomAttention, seed) for seed in range(3)]
-static, static_error = learn(partial(RoomAttention, gat_edge_scores, d_a=48))
+static, static_error = learn(partial(RoomAttention, static_scores, d_a=48))
 
 # %% [markdown] tags=["try-it"]
-# The controls: the same network with static scores, with equal ones, and with the score of lecture 04, $q_i^\top k_j/\sqrt d$; two
-# layers at each sensor that receive nothing; and filters without a network, which weigh each neighbour by a Gaussian of the
-# distance of its features. A hundred labelled buildings choose the width; in a second filter, also *which* features count, and a
-# constant $c$ in $\sum w_j r_j / (c + \sum w_j)$.
+# The rivals, in no order:
+#
+# | rival | how it weighs what sensor $j$ sends to $i$ |
+# | --- | --- |
+# | static | by the score of GAT |
+# | equal weights | by 1/13 |
+# | product | by the score of lecture 04, $q_i^\top k_j/\sqrt d$ |
+# | product − \|k\|²/2 | by $(q_i^\top k_j - \lVert k_j \rVert^2 / 2)/\sqrt d$ |
+# | alone | not at all: two layers at each sensor |
+# | best filter | by a Gaussian of the distance of some features, without a network: a hundred labelled buildings choose which, and its width |
 #
 # **Try it.** Before you run the cell, order them by their errors on paper, from the mechanism alone.
 
 
 # %%
-def equal_scores(z, a, edges):
+def equal_scores(q, k, a, edges):
     """The same score for all edges, so that attention is a mean."""
-    return 0 * dynamic_edge_scores(z, a, edges)
+    return 0 * dynamic_edge_scores(q, k, a, edges)
 
 
-def products(z, a, edges):
+def products(q, k, a, edges):
     """The scores of lecture 04."""
-    q, k = z[edges]
-    return (q * k).sum(-1) / z.shape[-1] ** 0.5
+    return (q[edges[0]] * k[edges[1]]).sum(-1) / q.shape[-1] ** 0.5
 
 
-def distances(z, a, edges):
-    """The same minus half the square of the key: minus half of |q - k|² but for q."""
-    return products(z, a, edges) - products(z, a, edges[[1, 1]]) / 2
+def distances(q, k, a, edges):
+    """The same less half the square of the key: minus half of |q - k|² but for q."""
+    return products(q, k, a, edges) - products(k, k, a, edges[[1, 1]]) / 2
 
 
 class Deaf(nn.Module):
@@ -329,8 +343,7 @@ class Deaf(nn.Module):
 
 
 labelled = here(next(rooms.new_buildings(7, n=100)))
-every = rooms.best_filter(labelled, [tuple(range(6))], [0.0])
-best = rooms.best_filter(labelled, rooms.subsets(6), [0.0, 0.5, 1.0])
+best = rooms.best_filter(labelled, rooms.subsets(6))
 print(f"the best filter compares {', '.join(rooms.FEATURES[i] for i in best.columns)}")
 errors = {
     "dynamic": [each for _, each in dynamic],
@@ -339,7 +352,6 @@ errors = {
     "product": [learn(partial(RoomAttention, products))[1]],
     "product − |k|²/2": [learn(partial(RoomAttention, distances))[1]],
     "alone": [learn(Deaf)[1]],
-    "filter, all features": [rooms.error(every(unseen), unseen)],
     "best filter": [rooms.error(best(unseen), unseen)],
 }
 limits = {
@@ -358,7 +370,6 @@ claim(
     product=errors["product"][0],
     distance=errors["product − |k|²/2"][0],
     alone=errors["alone"][0],
-    every=errors["filter, all features"][0],
     best=errors["best filter"][0],
 )
 
@@ -368,8 +379,8 @@ claim(
 # longer a key, the more it is worth to every query that points its way. Less $|k_j|^2/2$, it is $-|q_i - k_j|^2/2$ up to a constant
 # for each $i$, a distance, and as good as the dynamic score.
 #
-# Nor is a network needed: of 63 sets of features, a hundred buildings choose light, sound and humidity, and the filter on these is
-# as good as attention, which nobody had to tell that likeness counts. Look at its weights:
+# Nor is a network needed, if somebody knows that likeness counts: the filter on light, sound and humidity is as good. Attention found
+# that out. Look at its weights:
 
 # %% tags=["cover"]
 with torch.no_grad():
@@ -401,18 +412,20 @@ draw_sensor()
 explore(draw_sensor, sensor=(0, 99))
 
 # %% [markdown]
-# Suppose that all sensors of the building heard each other. How many would attend most to another one in their room? With static
-# scores, all have the same favourite.
+# Suppose that all sensors of the building heard each other. Each row below holds the weights of one receiver, and rows and columns
+# are sorted by rooms. How many sensors attend most to another one in their room?
 
 # %% tags=["nbval-check-output"]
 pairs = torch.ones(100, 100).nonzero().mT.to(device())
 mates = unseen.rooms[:100, None] == unseen.rooms[:100]
-favoured = {}
+favoured, all_weights = {}, {}
 for name, model in (("dynamic", dynamic[0][0]), ("static", static)):
     with torch.no_grad():
         to = model.attended(unseen.features[:100], pairs).weights.view(100, 100)
+    all_weights[name] = to.clone()
     to = to.fill_diagonal_(0).argmax(1)  # others only
     favoured[name] = mates[torch.arange(100), to].sum()
+figures.show_all_pairs(all_weights, unseen.rooms[:100])
 claim("15.n", **favoured)
 
 # %% [markdown]
@@ -511,18 +524,24 @@ library = see_also()
 counts, topics, n = library.features, library.labels, len(library.labels)
 rarity = 1 + ((1 + n) / (1 + (counts > 0).sum(0))).log()
 words = F.normalize(counts * rarity, dim=-1)
-query_topics, key_topics = topics[library.edges]
-same = (query_topics == key_topics).float().mean()
+of_receivers, of_senders = topics[library.edges]
+same = (of_receivers == of_senders).float().mean()
 print(f"{n} functions, {len(topics.unique())} topics, {words.shape[1]} words")
 print(f"for example: {library.names[0]} refers to {library.names[library.edges[1, 0]]}")
 print(f"references that stay within a topic: {same:.2f}")
+looped = with_self_loops(library.edges, n)
+heard, every_edge = torch.eye(n), torch.ones(looped.shape[1])
+for rounds in (1, 2, 3):
+    heard = (propagate(heard, looped, every_edge) > 0).float()
+    print(f"functions heard after round {rounds}: {heard.sum(1).median():.0f} (median)")
 
 # %% [markdown] tags=["predict"]
-# Nine of ten references stay within a topic.
+# Nine of ten references stay within a topic. After one round a node has heard its neighbours, after two also *their* neighbours:
+# $k$ layers see $k$ steps far.
 #
-# **Predict.** We mix the words with those of the neighbours by $\hat A$, twice, and then fit a logistic regression, without any
-# network: $\mathrm{softmax}(\hat A^2 X\, W)$. Scikit-learn's regression penalises large weights, so the networks have such a penalty,
-# too. How does it do against a graph attention network?
+# **Predict.** We mix the words by $\hat A$, twice, and then fit a logistic regression, without any network:
+# $\mathrm{softmax}(\hat A^2 X\, W)$. Scikit-learn's regression penalises large weights, so the networks have such a penalty, too. How
+# does it do against a graph attention network of two layers?
 #
 # <details><summary>A. Worse: attention can leave out the wrong references.</summary>
 #
@@ -537,7 +556,6 @@ print(f"references that stay within a topic: {same:.2f}")
 # %%
 from sklearn.linear_model import LogisticRegression
 
-looped = with_self_loops(library.edges, n)
 A_hat = gcn_weights(looped, n)
 mixed = propagate(propagate(words, looped, A_hat), looped, A_hat)
 
@@ -558,7 +576,8 @@ def network(make, known, asked, seed):
         penalty = sum(weight.square().sum() for weight in model.parameters())
         return F.cross_entropy(model(x, edges)[known], labels[known]) + penalty / 400
 
-    for _step in train(model, iter(int, 1), loss, steps=200, lr=1e-2):
+    run = train(model, iter(int, 1), loss, steps=200, lr=1e-2)
+    for _step in progress(run, f"seed {seed}", total=200):
         pass
     with torch.no_grad():
         return (
@@ -686,14 +705,14 @@ claim(
 #
 # $$e_{ij} = \mathrm{LeakyReLU}\!\left(a^\top [z_i \,\|\, z_j]\right) \qquad z = W h$$
 #
-# where $\|$ concatenates two vectors. The first half of $a$ multiplies only $z_i$, the query node, the second only $z_j$, the key
-# node. So the product is a sum of two numbers, one from each node, and the vectors need not be concatenated.
+# where $\|$ concatenates two vectors. The first half of $a$ multiplies only $z_i$, the receiver, the second only $z_j$, the
+# sender. So the product is a sum of two numbers, one from each node, and the vectors need not be concatenated.
 #
 # | name | shape |
 # | --- | --- |
 # | `z` | (…, N, d): projected features |
-# | `a` | (…, 2d): first half for the query node, second half for the key node |
-# | scores | (…, N, N): a row for each query node, a column for each key node |
+# | `a` | (…, 2d): first half for the receiver, second half for the sender |
+# | scores | (…, N, N): a row for each receiver, a column for each sender |
 
 # %% exercise="15.1" difficulty="●○○" minutes=8
 from course_lib.attention import gat_scores

@@ -39,7 +39,7 @@ TAKE_EDGES = [
     "csr_attend_edges(zeros(4), zeros(N, d), {})",
     "edge_softmax(zeros(4), {}, N)",
     "gat_edge_scores(z, a, {})",
-    "dynamic_edge_scores(z, a[:, :d], {})",
+    "dynamic_edge_scores(z, z, a[:, :d], {})",
     "multi_head_graph_attention(x, zeros(H * d, 11), a, {})",
     "GraphAttention(H, d)(z, {})",
     "gcn_weights({}, N)",

@@ -67,23 +67,26 @@ def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, sl
     return F.leaky_relu(from_query.index_select(-1, query) + from_key.index_select(-1, key), slope)
 
 
-def dynamic_edge_scores(z: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2) -> Float[Tensor, "*batch E"]:
-    """Score the edges by e_ij = aᵀ LeakyReLU(z_i + z_j): here the ranking of the neighbours depends on the query.
+def dynamic_edge_scores(
+    q: Nodes, k: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2
+) -> Float[Tensor, "*batch E"]:
+    """Score the edges by e_ij = aᵀ LeakyReLU(q_i + k_j): here the ranking of the senders depends on the receiver.
 
     Args:
-        z: projected features (*batch, N, d); the last axis of the batch may be the heads.
+        q: of each node as a receiver (*batch, N, d); the last axis of the batch may be the heads.
+        k: of each node as a sender (*batch, N, d).
         a: (*heads, d), a vector for each head, or one for all.
-        edges: (2, E): node edges[0] attends to node edges[1].
+        edges: (2, E): node edges[0] receives from node edges[1].
         slope: of LeakyReLU below 0.
 
     Returns:
         scores (*batch, E), in the order of the edges.
 
-    Source: Brody et al. 2022, eq. 7, with one matrix for both ends of an edge.
+    Source: Brody et al. 2022, eq. 7: W [h_i ‖ h_j] is q_i + k_j, with one half of W for each end.
     """
-    require_edges(edges, z.shape[-2])
-    query, key = edges
-    hidden = F.leaky_relu(z.index_select(-2, query) + z.index_select(-2, key), slope)
+    require_edges(edges, q.shape[-2])
+    receiver, sender = edges
+    hidden = F.leaky_relu(q.index_select(-2, receiver) + k.index_select(-2, sender), slope)
     return (hidden @ a.unsqueeze(-1)).squeeze(-1)
 
 
@@ -150,7 +153,7 @@ class DynamicGraphAttention(nn.Module):
     @of_tensors
     def forward(self, z: Nodes, edges: Edges) -> Attended:
         """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
-        return self.form(dynamic_edge_scores(z, self.a, edges), z, edges)
+        return self.form(dynamic_edge_scores(z, z, self.a, edges), z, edges)
 
 
 def _glorot(n_heads: int, d: int) -> Tensor:

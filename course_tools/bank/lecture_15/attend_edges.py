@@ -26,8 +26,8 @@ HINTS = (
         "Several edges may arrive at the same node: what must happen to their messages?"
     ),
     (
-        "Make a message for each edge, (…, E, d_v): its weight times the value of the key node, edges[1]. Then sum the "
-        "messages at the query nodes, edges[0], starting from zeros for all N nodes. Indexing with `+=` does not add up "
+        "Make a message for each edge, (…, E, d_v): its weight times the value of the sender, edges[1]. Then sum the "
+        "messages at the receivers, edges[0], starting from zeros for all N nodes. Indexing with `+=` does not add up "
         "repeated indices."
     ),
     (
@@ -39,7 +39,7 @@ HINTS = (
 
 @wrong.part
 def passes_the_values_backwards(scores, values, edges):
-    """You pass the value of the query node to the key node. The value is taken at edges[1] and summed at edges[0]."""
+    """You pass the value of the receiver to the sender. The value is taken at edges[1] and summed at edges[0]."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
     return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
@@ -47,7 +47,7 @@ def passes_the_values_backwards(scores, values, edges):
 
 @wrong.idea
 def takes_the_values_of_the_query(scores, values, edges):
-    """You take the value of the query node, edges[0]. The weights sum to 1, so each node gets its own value, and nothing
+    """You take the value of the receiver, edges[0]. The weights sum to 1, so each node gets its own value, and nothing
     from its neighbours."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[0])
@@ -56,8 +56,8 @@ def takes_the_values_of_the_query(scores, values, edges):
 
 @wrong.part
 def normalises_over_those_who_look(scores, values, edges):
-    """Your weights sum to 1 over the edges with the same key node. They must sum to 1 over the edges with the same query
-    node, edges[0]."""
+    """Your weights sum to 1 over the edges with the same sender. They must sum to 1 over the edges with the same
+    receiver, edges[0]."""
     weights = edge_softmax(scores, edges.flip(0), values.shape[-2])
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
@@ -65,7 +65,7 @@ def normalises_over_those_who_look(scores, values, edges):
 
 @wrong.idea
 def normalises_over_all_edges(scores, values, edges):
-    """You take the softmax over all edges of the graph. The weights of each query node must sum to 1."""
+    """You take the softmax over all edges of the graph. The weights of each receiver must sum to 1."""
     weights = scores.softmax(-1)
     messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
@@ -304,13 +304,13 @@ exercise = Exercise(
         ),
         Property(
             "one edge each",
-            "With one edge, the context is the value of the key node.",
+            "With one edge, the context is the value of the sender.",
             lambda draw: [_sorted_by_key(draw, 3), _sorted_by_key(draw, 5)],
             points=2,
         ),
         Property(
             "weights",
-            "The weights of a query node's edges sum to 1.",
+            "The weights of a receiver's edges sum to 1.",
             lambda draw: [_edges(draw, 5), _edges(draw, 7)],
             right_result(1),
         ),

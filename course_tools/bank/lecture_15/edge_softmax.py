@@ -20,11 +20,11 @@ wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
-        "The weights of which edges sum to 1: those with the same query node, edges[0], or those with the same key node, "
+        "The weights of which edges sum to 1: those with the same receiver, edges[0], or those with the same sender, "
         "edges[1]? Take five edges in mixed order and write down, for each, which others are in its denominator."
     ),
     (
-        "Three steps: the exponential of each edge, its sum for each query node, and back from the node to each of its "
+        "Three steps: the exponential of each edge, its sum for each receiver, and back from the node to each of its "
         "edges. Before the exponential subtract the largest score of the edge's *own* node: what happens to a node whose "
         "scores are all 2000 below another's?"
     ),
@@ -37,13 +37,13 @@ HINTS = (
 
 @wrong.idea
 def normalises_over_all_edges(scores, edges, n_nodes):
-    """Your weights sum to 1 over all edges of the graph. The weights of each query node's edges must sum to 1."""
+    """Your weights sum to 1 over all edges of the graph. The weights of each receiver's edges must sum to 1."""
     return scores.softmax(-1)
 
 
 @wrong.idea
 def groups_by_the_node_looked_at(scores, edges, n_nodes):
-    """You group the edges by edges[1], the key node. Normalise over the edges with the same query node, edges[0]."""
+    """You group the edges by edges[1], the sender. Normalise over the edges with the same receiver, edges[0]."""
     key = edges[1].long().expand(scores.shape)
     largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, key, scores.detach(), "amax")
     exponentials = (scores - largest.gather(-1, key)).exp()
@@ -103,14 +103,14 @@ def forgets_the_exponential(scores, edges, n_nodes):
 @wrong.detail
 def takes_the_edges_for_sorted(scores, edges, n_nodes):
     """You count the edges of each node and cut the list into pieces of these lengths. That holds only if the list is sorted
-    by the query node; edges come in any order."""
+    by the receiver; edges come in any order."""
     counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
     return torch.cat([piece.softmax(-1) for piece in scores.split(counts, dim=-1)], dim=-1)
 
 
 @wrong.detail
 def leaves_the_weights_sorted(scores, edges, n_nodes):
-    """You sort the edges by the query node, and return the weights in that order. The weights are right but belong to other
+    """You sort the edges by the receiver, and return the weights in that order. The weights are right but belong to other
     edges: they must come in the order in which the edges were given."""
     order = edges[0].argsort(stable=True)
     counts = torch.bincount(edges[0], minlength=n_nodes).tolist()
@@ -280,10 +280,10 @@ exercise = Exercise(
     properties=(
         runs_on(lambda draw: [_star(draw, 5), _edges(draw, 5), _edges(draw, 5, 3)]),
         has_shape("One weight for each edge, in every head.", lambda draw: [_edges(draw, 5), _edges(draw, 5, 3)]),
-        Property("one node", "For one query node it is a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
+        Property("one node", "For one receiver it is a plain softmax.", lambda draw: [_star(draw, 3), _star(draw, 7)]),
         Property(
             "nodes",
-            "The weights of each query node sum to 1, and the edges keep their order.",
+            "The weights of each receiver sum to 1, and the edges keep their order.",
             lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
             points=3,
             needs=("one node",),

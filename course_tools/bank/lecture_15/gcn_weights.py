@@ -12,7 +12,7 @@ wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
-        "How many edges have node i as query, and where in the edge list is that? Then take an edge (i, j): it needs that "
+        "How many edges have node i as receiver, and where in the edge list is that? Then take an edge (i, j): it needs that "
         "number for both of its ends."
     ),
     (
@@ -36,7 +36,7 @@ def takes_the_mean(edges, n_nodes):
 
 @wrong.part
 def looks_at_one_end_only(edges, n_nodes):
-    """You use only the degree of the query node. The weight is 1 / √(d_i d_j), with the degrees of both ends."""
+    """You use only the degree of the receiver. The weight is 1 / √(d_i d_j), with the degrees of both ends."""
     degree = torch.bincount(edges[0], minlength=n_nodes).float()
     return degree[edges[0]].rsqrt()
 
@@ -51,7 +51,7 @@ def forgets_the_root(edges, n_nodes):
 
 @wrong.idea
 def counts_who_is_looked_at(edges, n_nodes):
-    """You count edges[1]. The degree here is the number of edges with the node as query, edges[0]; in a directed graph the
+    """You count edges[1]. The degree here is the number of edges with the node as receiver, edges[0]; in a directed graph the
     two differ."""
     degree = torch.bincount(edges[1], minlength=n_nodes).float()
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
@@ -100,7 +100,7 @@ def leaves_the_self_loops_out(edges, n_nodes):
 
 @wrong.case
 def divides_by_zero(edges, n_nodes):
-    """You divide by the root of every degree. A node with degree 0 may be the key of an edge, which then gets the weight
+    """You divide by the root of every degree. A node with degree 0 may be the sender of an edge, which then gets the weight
     inf; it must be 0."""
     scale = torch.bincount(edges[0], minlength=n_nodes).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
@@ -251,7 +251,7 @@ exercise = Exercise(
         ),
         Property(
             "directed",
-            "The degree of either end counts the edges with that node as query.",
+            "The degree of either end counts the edges with that node as receiver.",
             lambda draw: [(edge_lists.plain(draw, 5), 5), (edge_lists.plain(draw, 7), 7)],
             points=2,
             needs=("both ends",),

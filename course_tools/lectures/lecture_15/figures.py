@@ -10,6 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
 from course_lib.datasets.social_networks import Graph
@@ -18,18 +19,61 @@ from course_tools.lectures.lecture_15.rooms import DEGREES, Sensors
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
+# A small graph, as a list of edges and as a mask.
+
+
+def show_edge_list(edges: Tensor, names: str) -> None:
+    """Draw a small graph with an arrow from each sender to its receiver, its list of edges, and the same as a mask."""
+    figure = Figure(figsize=(6.0, 2.5), layout="constrained")
+    graph, listed, mask = figure.subplots(1, 3, width_ratios=(1.0, 1.9, 1.0))
+    angles = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / len(names)
+    places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    for i, j in edges.T.tolist():
+        if i == j:
+            graph.add_patch(Circle(1.42 * places[i], 0.26, fill=False, color="0.3"))
+        else:
+            style = {"arrowstyle": "-|>", "color": "0.3", "shrinkA": 13, "shrinkB": 13, "connectionstyle": "arc3,rad=0.16"}
+            graph.annotate("", places[i], places[j], arrowprops=style)
+    graph.scatter(*places.T, s=420, color="#dcd3f5", edgecolors="black", zorder=3)
+    for name, place in zip(names, places, strict=True):
+        graph.text(*place, name, ha="center", va="center", zorder=4)
+    graph.set(xlim=(-1.75, 1.75), ylim=(-1.4, 1.9), aspect="equal", xticks=(), yticks=())
+    graph.set_title("sender → receiver", fontsize=10)
+    graph.axis("off")
+    n_edges = edges.shape[1]
+    for row, what in enumerate(("edges[0], receives", "edges[1], sends")):
+        listed.text(-0.2, 1 - row, what, ha="right", va="center", fontsize=9)
+        for e, node in enumerate(edges[row].tolist()):
+            listed.text(0.45 + e, 1 - row, f"{names[node]}\n{node}", ha="center", va="center", fontsize=9)
+            listed.add_patch(Rectangle((e, 0.6 - row), 0.9, 0.8, fill=False, color="0.6"))
+    listed.set(xlim=(-5.2, n_edges), ylim=(-2.2, 3.2))
+    listed.set_title(f"a list: (2, {n_edges})", fontsize=10, y=0.72)
+    listed.axis("off")
+    allowed = np.zeros((len(names), len(names)))
+    allowed[tuple(edges.numpy())] = 1
+    mask.imshow(allowed, cmap="Purples", vmin=0, vmax=2)
+    ticks = {"ticks": range(len(names)), "labels": list(names)}
+    mask.set_xticks(**ticks), mask.set_yticks(**ticks)
+    mask.set(xlabel="sends", ylabel="receives")
+    mask.set_title(f"a mask: {allowed.shape}", fontsize=10)
+    pairs = ", ".join(f"{names[i]} from {names[j]}" for i, j in edges.T.tolist())
+    show(figure, alt=f"A graph, its list of edges and its mask. These receive: {pairs}.")
+
+
 # The sensors of one building, on the plan of its rooms.
 
 
-def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 0) -> None:
+def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 0, hearing: int = 12) -> None:
     """Draw the sensors of one building in the colours of some temperatures, on the temperatures of the rooms.
 
     Args:
         graph: buildings with equally many sensors.
         panels: name -> temperatures of all sensors (N,), in the units of the readings.
         building: which one.
+        hearing: the sensor of the building whose edges are drawn in the first panel.
     """
     graph, own = Sensors(*(part.cpu() for part in graph)), _of(graph, building)
+    hearing = int(own.nonzero()[hearing])
     figure = Figure(figsize=(2.0 * len(panels), 2.6), layout="constrained")
     errors = []
     panels = {name: temperatures.cpu() for name, temperatures in panels.items()}
@@ -37,15 +81,44 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
     for ax, (name, temperatures) in zip(axes, panels.items(), strict=True):
         _plan(ax, graph, building)
         x, y = graph.places[own].T.numpy()
-        ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=34, edgecolors="black", linewidths=0.6)
+        ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=20, edgecolors="black", linewidths=0.5)
         errors.append(DEGREES * (temperatures - graph.targets).square()[own].mean().sqrt().item())
         ax.set_title(f"{name}\nerror {errors[-1]:.1f} °C", fontsize=9)
+    heard = graph.edges[1, graph.edges[0] == hearing]
+    inside = graph.rooms[heard] == graph.rooms[hearing]
+    for sender, in_the_room in zip(heard.tolist(), inside.tolist(), strict=True):
+        line = graph.places[[hearing, sender]].T.numpy()
+        axes[0].plot(*line, color="black", linewidth=1.4, linestyle="-" if in_the_room else ":", zorder=0.5)
+    axes[0].scatter(*graph.places[hearing].numpy(), s=90, marker="*", color="black", zorder=3)
     _bar(figure, axes)
     said = ", ".join(f"{name} {each:.1f}" for name, each in zip(panels, errors, strict=True))
     show(
         figure,
         alt="The rooms of a building, coloured by their temperatures, and its sensors, coloured by a temperature of their own. "
-        f"Root mean squared error over the building, in °C: {said}.",
+        f"Root mean squared error over the building, in °C: {said}. The star receives from twelve others, "
+        f"{int(inside.sum()) - 1} in its room (lines) and {int((~inside).sum())} through walls (dots).",
+    )
+
+
+def show_all_pairs(weights: Mapping[str, Tensor], rooms: Tensor) -> None:
+    """Draw the weights (n, n) of sensors that all receive from all, sorted by their rooms (n,), the walls as lines."""
+    order = rooms.cpu().argsort(stable=True)
+    walls = rooms.cpu()[order].diff().nonzero().flatten().numpy() + 0.5
+    figure = Figure(figsize=(6.0, 3.1), layout="constrained")
+    axes = figure.subplots(1, len(weights))
+    for ax, (name, each) in zip(axes, weights.items(), strict=True):
+        drawn = ax.imshow(each.cpu()[order][:, order].numpy(), cmap="magma", vmin=0, vmax=0.2)
+        for line in (ax.axhline, ax.axvline):
+            for wall in walls:
+                line(wall, color="white", linewidth=0.3)
+        ax.set(title=name, xlabel="sender, by rooms", ylabel="receiver, by rooms", xticks=(), yticks=())
+    figure.colorbar(drawn, ax=axes, label="weight", extend="max", shrink=0.8)
+    mates = rooms.cpu()[:, None] == rooms.cpu()
+    said = ", ".join(f"{name} {(each.cpu() * mates).sum() / len(rooms):.2f}" for name, each in weights.items())
+    show(
+        figure,
+        alt="Weights of all sensors of a building for all, sorted by rooms: with dynamic scores squares along the diagonal, "
+        f"with static ones the same columns in every row. Weight in the own room: {said}.",
     )
 
 

@@ -78,14 +78,11 @@ def error(predicted: Float[Tensor, "N"], graph: Sensors) -> float:
     return DEGREES * (predicted - graph.targets).square().mean().sqrt().item()
 
 
-def filtered(graph: Sensors, weights: Float[Tensor, "E"], shrink: float = 0.0) -> Float[Tensor, "N"]:
-    """Average the readings that each sensor receives, with weights of the edges that need not sum to 1.
-
-    `shrink` is the weight of one more reading, of the mean of all rooms.
-    """
+def filtered(graph: Sensors, weights: Float[Tensor, "E"]) -> Float[Tensor, "N"]:
+    """Average the readings that each sensor receives, with weights of the edges that need not sum to 1."""
     both = torch.cat([graph.features[:, :1], torch.ones(len(graph.features), 1, device=weights.device)], dim=1)
     total, weight = propagate(both, graph.edges, weights).unbind(1)
-    return total / (weight + shrink)
+    return total / weight
 
 
 def in_the_same_room(graph: Sensors) -> Float[Tensor, "E"]:
@@ -99,13 +96,12 @@ class Filter(NamedTuple):
 
     columns: tuple[int, ...]
     width: float
-    shrink: float
 
     def __call__(self, graph: Sensors) -> Float[Tensor, "N"]:
         """Average the readings that each sensor receives."""
         hearing, heard = graph.features[:, self.columns][graph.edges]
         weights = (-(hearing - heard).square().sum(-1) / (2 * self.width**2)).exp()
-        return filtered(graph, weights, self.shrink)
+        return filtered(graph, weights)
 
 
 def subsets(n: int) -> list[tuple[int, ...]]:
@@ -113,8 +109,8 @@ def subsets(n: int) -> list[tuple[int, ...]]:
     return [chosen for size in range(1, n + 1) for chosen in combinations(range(n), size)]
 
 
-def best_filter(graph: Sensors, columns: list[tuple[int, ...]], shrinks: list[float]) -> Filter:
+def best_filter(graph: Sensors, columns: list[tuple[int, ...]]) -> Filter:
     """Return the filter with the least error on a graph whose targets are known, of nine widths."""
     widths = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
-    filters = [Filter(*choice) for choice in product(columns, widths, shrinks)]
+    filters = [Filter(*choice) for choice in product(columns, widths)]
     return min(filters, key=lambda each: error(each(graph), graph))

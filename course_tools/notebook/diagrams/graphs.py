@@ -52,7 +52,7 @@ def room_attention() -> Diagram:
     _neighbourhood(d, 376, 72)
     x = d.tensor("features of N nodes", "N d_in", 120, 40, "RoomAttention.attended: x")
     W = d.op("W_q, W_k, W_v", 120, 108, "learned", w=150)
-    z = d.tensor("queries q, keys k", "2·N d", 120, 200, "RoomAttention.attended: z")
+    z = d.tensor("queries q, keys k", "N d", 120, 200, "dynamic_edge_scores: q")
     v = d.tensor("values v", "N d", 420, 200, "attend_edges: values")
     edges = d.tensor("edges", "2 E", 290, 200, "attend_edges: edges")
     score = d.op("score of each edge\na · LeakyReLU(q_i + k_j)", 120, 276, "score", w=210)

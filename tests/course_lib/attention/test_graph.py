@@ -98,7 +98,9 @@ def test_gat_is_additive_attention_of_two_numbers_a_node(normal, agree):
 
 def test_gradients_of_both_scores_against_differences(normal):
     assert torch.autograd.gradcheck(lambda z, a: gat_edge_scores(z, a, EDGES), (normal(N, d), normal(2 * d)))
-    assert torch.autograd.gradcheck(lambda z, a: dynamic_edge_scores(z, a, EDGES), (normal(N, d), normal(d)))
+    assert torch.autograd.gradcheck(
+        lambda q, k, a: dynamic_edge_scores(q, k, a, EDGES), (normal(N, d), normal(N, d), normal(d))
+    )
 
 
 def test_gat_is_static_every_node_ranks_the_others_alike(normal):
@@ -110,25 +112,27 @@ def test_gat_is_static_every_node_ranks_the_others_alike(normal):
 
 def test_gatv2_is_dynamic_the_query_decides(normal):
     everyone = torch.ones(N, N).nonzero().mT
-    best = [dynamic_edge_scores(normal(N, d), normal(d), everyone).view(N, N).argmax(-1) for _ in range(20)]
+    best = [dynamic_edge_scores(normal(N, d), normal(N, d), normal(d), everyone).view(N, N).argmax(-1) for _ in range(20)]
     assert any(len(row.unique()) > 1 for row in best)
 
 
 def test_dynamic_scores_by_hand():
     """a = (1, -1), LeakyReLU of (1, -1) + (2, -4) = (3, -5) is (3, -1): the score is 4."""
-    z = torch.tensor([[1.0, -1.0], [2.0, -4.0]])
-    torch.testing.assert_close(dynamic_edge_scores(z, torch.tensor([1.0, -1.0]), torch.tensor([[0], [1]])), torch.tensor([4.0]))
+    q, k = torch.tensor([[1.0, -1.0], [9.0, 9.0]]), torch.tensor([[9.0, 9.0], [2.0, -4.0]])
+    edge = torch.tensor([[0], [1]])
+    torch.testing.assert_close(dynamic_edge_scores(q, k, torch.tensor([1.0, -1.0]), edge), torch.tensor([4.0]))
 
 
 def test_dynamic_scores_are_bahdanaus_with_another_bend(normal, agree):
-    """aᵀ f(z_i + z_j) with f = LeakyReLU, in every head."""
+    """aᵀ f(q_i + k_j) with f = LeakyReLU, in every head."""
 
-    def spelled_out(z, a):
-        pairs = z.unsqueeze(-2) + z.unsqueeze(-3)
+    def spelled_out(q, k, a):
+        pairs = q.unsqueeze(-2) + k.unsqueeze(-3)
         bent = torch.where(pairs > 0, pairs, 0.2 * pairs)
         return torch.einsum("...hijd,hd->...hij", bent, a)[..., EDGES[0], EDGES[1]]
 
-    agree(lambda z, a: dynamic_edge_scores(z, a, EDGES), spelled_out, normal(B, H, N, d), normal(H, d))
+    given = normal(B, H, N, d), normal(B, H, N, d), normal(H, d)
+    agree(lambda q, k, a: dynamic_edge_scores(q, k, a, EDGES), spelled_out, *given)
 
 
 def test_heads_are_averaged_where_merging_would_lay_them_side_by_side(normal):
@@ -162,7 +166,11 @@ def test_relabelling_the_nodes_relabels_the_outputs_and_keeps_the_weights(normal
 
 
 @pytest.mark.parametrize(
-    ("module", "scores", "size"), [(GraphAttention, gat_edge_scores, 2 * d), (DynamicGraphAttention, dynamic_edge_scores, d)]
+    ("module", "scores", "size"),
+    [
+        (GraphAttention, gat_edge_scores, 2 * d),
+        (DynamicGraphAttention, lambda z, a, edges: dynamic_edge_scores(z, z, a, edges), d),
+    ],
 )
 @pytest.mark.parametrize("form", [attend_edges, csr_attend_edges])
 def test_the_modules_attend_by_their_scores_and_train_their_vectors(normal, agree, module, scores, size, form):
@@ -207,5 +215,5 @@ def test_it_is_pygs_layer_with_the_rows_of_the_edge_list_turned_round():
     torch.testing.assert_close(multi_head_graph_attention(x, conv.lin.weight, a, EDGES).context, theirs)
     dynamic = nn.GATv2Conv(d_in, d, heads=H, add_self_loops=False, bias=False, share_weights=True)
     z = split_heads(x @ dynamic.lin_l.weight.mT, H)
-    ours = attend_edges(dynamic_edge_scores(z, dynamic.att[0], EDGES), z, EDGES)
+    ours = attend_edges(dynamic_edge_scores(z, z, dynamic.att[0], EDGES), z, EDGES)
     torch.testing.assert_close(merge_heads(ours.context), dynamic(x, EDGES.flip(0)))

@@ -7,7 +7,14 @@ from course_lib.datasets import karate_club
 from course_lib.datasets.social_networks import Graph
 from course_lib.primitives import dirichlet_energy, gcn_weights, with_self_loops
 from course_tools.lectures.lecture_15 import rooms
-from course_tools.lectures.lecture_15.figures import rescaled, show_attended, show_readings, smoothed
+from course_tools.lectures.lecture_15.figures import (
+    rescaled,
+    show_all_pairs,
+    show_attended,
+    show_edge_list,
+    show_readings,
+    smoothed,
+)
 
 # The plan of a building: the error of what is drawn, and the weight that a sensor gives to its room.
 
@@ -17,7 +24,23 @@ def test_the_error_over_one_building_is_told(capsys):
     off = graph.targets + torch.tensor([0.5, 1.0]).repeat_interleave(100)
     for building, told in ((0, "off 1.5"), (1, "off 3.0")):
         show_readings(graph, {"right": graph.targets, "off": off}, building)
-        assert f"in °C: right 0.0, {told}" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert f"in °C: right 0.0, {told}" in said
+        near = rooms.in_the_same_room(graph)[graph.edges[0] == 100 * building + 12].sum()
+        assert f"twelve others, {int(near) - 1} in its room (lines) and {13 - int(near)} through walls" in said
+
+
+def test_an_edge_list_is_read_as_receiver_and_sender(capsys):
+    show_edge_list(torch.tensor([[0, 1, 1], [2, 1, 0]]), "ABC")
+    assert "These receive: A from C, B from B, B from A." in capsys.readouterr().out
+
+
+def test_the_weight_of_the_own_room_is_told_for_all_pairs(capsys):
+    numbers = torch.tensor([1, 0, 1, 1])
+    show_all_pairs(
+        {"mates": (numbers[:, None] == numbers) / torch.tensor([[3], [1], [3], [3]]), "others": torch.ones(4, 4) / 4}, numbers
+    )
+    assert "Weight in the own room: mates 1.00, others 0.62." in capsys.readouterr().out
 
 
 def test_the_weight_of_the_room_is_told(capsys):
