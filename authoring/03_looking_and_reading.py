@@ -108,7 +108,7 @@ class Captioner(nn.Module):
         self.L_o = nn.Linear(d_word, n_words, bias=False)
 
     def matrices(self):
-        """The parameters as `caption_step` takes them: attention, gate, cell, readout."""
+        """What `caption_step` takes: attention, gate, cell and readout."""
         cell = self.cell
         return (
             (self.W_a.weight, self.W_h.weight, self.v),
