@@ -452,7 +452,7 @@ torch.testing.assert_close(mine(x)[0], fused(x)[0])
 # | `W`, `U`, `b` | (4, d), (4, 1), (4,) | a row for each of i, f, g and o |
 
 # %% exercise="01.7" difficulty="●●○" minutes=8
-from course_lib.primitives import flip_flop_weights
+from course_tools.bank.lecture_01.flip_flop_weights import flip_flop_weights
 
 # %% tags=["nbval-check-output"]
 flip_flop_weights = check("01.7", flip_flop_weights)

@@ -264,7 +264,7 @@ torch.testing.assert_close(mine.context, torchs)
 # | `W_v` | (n_values, d): one row for each value, none for the blank |
 
 # %% exercise="04.8" difficulty="●●○" minutes=10
-from course_lib.attention import dictionary_matrices
+from course_tools.bank.lecture_04.dictionary_matrices import dictionary_matrices
 
 # %% tags=["nbval-check-output"]
 dictionary_matrices = check("04.8", dictionary_matrices)

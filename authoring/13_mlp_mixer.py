@@ -32,7 +32,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.blocks import FeedForwardWeights, NormWeights, TokenMixing
-from course_lib.blocks import TokenMixingKernels, channel_mixing, difference_weights
+from course_lib.blocks import TokenMixingKernels, channel_mixing
 from course_lib.blocks import mixer_block, reordered_token_mixing, token_mixing
 from course_lib.blocks import token_mixing_kernels
 from course_lib.blocks.mlp_mixer import PatchFeatures
@@ -208,7 +208,7 @@ print(by_hand.flatten())
 # | W_1, W_2; b_1, b_2 | (N, N): as many hidden units as places; (N,) |
 
 # %% exercise="13.2" difficulty="●●○" minutes=10
-from course_lib.blocks import difference_weights
+from course_tools.bank.lecture_13.difference_weights import difference_weights
 
 # %% tags=["nbval-check-output"]
 difference_weights = check("13.2", difference_weights)

@@ -7,7 +7,6 @@ from course_lib.attention.co_occurrent import *
 from course_lib.attention.core import *
 from course_lib.attention.decay import *
 from course_lib.attention.delta import *
-from course_lib.attention.dictionary import *
 from course_lib.attention.dot_product import *
 from course_lib.attention.dropout import *
 from course_lib.attention.edge_attention import *

@@ -19,7 +19,6 @@ image, the same for every channel. Without padding, such a kernel has a single p
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
 from jaxtyping import Float, Int
@@ -35,7 +34,6 @@ __all__ = [
     "TokenMixingKernels",
     "channel_mixing",
     "channel_mixing_by_convolution",
-    "difference_weights",
     "mixer_block",
     "reordered_token_mixing",
     "token_mixing",
@@ -136,27 +134,6 @@ def reordered_token_mixing(
     Source: Tolstikhin et al. 2021, section 3.4: Mixer is invariant to the order of the patches and the pixels within them.
     """
     return W_1[:, order], b_1, W_2[order], b_2[order]
-
-
-def difference_weights(
-    order: Int[Tensor, "N"], counterpart: Int[Tensor, "N"]
-) -> tuple[Float[Tensor, "N N"], Float[Tensor, "N"], Float[Tensor, "N N"], Float[Tensor, "N"]]:
-    """Write weights with which token mixing returns, at each place, about the absolute difference to its counterpart.
-
-    Args:
-        order: (N,), a permutation: position i of the shuffled image is position order[i] of the image.
-        counterpart: (N,): the counterpart of position n of the *image* is its position counterpart[n], and the other way round.
-
-    Returns:
-        (W_1, b_1, W_2, b_2) for the shuffled image, with N hidden units: where a position and its counterpart differ by a, the
-        result of token mixing is GELU(a) + GELU(-a).
-
-    Source: the sum of two units is this course's; |a| - 0.34 < GELU(a) + GELU(-a) ≤ |a|.
-    """
-    unit = torch.eye(len(order), device=order.device)
-    partner = unit[order.argsort()[counterpart[order]]]  # row i: a 1 at the counterpart of position i
-    zeros = torch.zeros(len(order), device=order.device)
-    return unit - partner, zeros, unit + partner, zeros.clone()
 
 
 class TokenMixing(nn.Module):

@@ -2,7 +2,6 @@
 
 from course_lib.primitives.backpropagation import *
 from course_lib.primitives.boxes import *
-from course_lib.primitives.flip_flop import *
 from course_lib.primitives.halting import *
 from course_lib.primitives.kernels import *
 from course_lib.primitives.masks import *

@@ -146,7 +146,6 @@ BLOCKS = {
     "reordered_token_mixing": (lambda *given: L.reordered_token_mixing(*given, given[3].argsort()), *TOKENS),
     "token_mixing_by_convolution": (L.token_mixing_by_convolution, CONVOLVED, *TOKENS),
     "token_mixing_kernels": (lambda *given: tuple(L.token_mixing_kernels(*given, d, 1, T)), *TOKENS),
-    "difference_weights": (lambda x: L.difference_weights(x.argsort(), x.argsort()), real(T)),
     "channel_mixing": (L.channel_mixing, real(B, T, d), *NETWORK),
     "channel_mixing_by_convolution": (L.channel_mixing_by_convolution, CONVOLVED, *NETWORK),
     "mixer_block": (L.mixer_block, real(B, T, d), TOKENS, NETWORK, NORMS[:2]),

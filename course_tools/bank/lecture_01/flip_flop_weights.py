@@ -1,13 +1,36 @@
 """Exercise 01.7, flip_flop_weights: what students answer, wrong and right. It is judged by what the unit remembers."""
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from course_lib.primitives import flip_flop_weights, lstm_step
+from course_lib.primitives import lstm_step
 from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import Outcome
 
 wrong, right, stranger = Answers(), Answers(), Answers()
+
+
+def flip_flop_weights(d: int) -> tuple[Float[Tensor, "4 d"], Float[Tensor, "4 1"], Float[Tensor, "4"]]:
+    """Set W, U and b of one LSTM unit by hand, such that it keeps the last marked bit.
+
+    An input is d numbers: a bit, -1 or 1; a mark, 1 if the bit is to be stored and else 0; and d - 2 numbers of noise, each
+    from N(0, 1).
+
+    Args:
+        d: size of an input, at least 2.
+
+    Returns:
+        W (4, d), U (4, 1) and b (4,), rows in torch's order i, f, g, o. From the first mark on, the state h has the sign of the
+        last marked bit, and its size is above ½.
+
+    Source: the gates of Hochreiter & Schmidhuber 1997 and Gers et al. 2000.
+    """
+    W, b = torch.zeros(4, d), torch.tensor([-10.0, 10.0, 0.0, 10.0])
+    W[0, 1], W[1, 1], W[2, 0] = 20.0, -20.0, 10.0
+    return W, torch.zeros(4, 1), b
+
 
 HINTS = (
     "Make a table with two rows, *marked* and *not marked*, and a column for each of i, f and o: which gate is open (1), which"

@@ -1,14 +1,37 @@
 """Exercise 13.2, difference_weights: what students answer, wrong and right."""
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.blocks import difference_weights, token_mixing
+from course_lib.blocks import token_mixing
 from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, is_close
 
 wrong, right, stranger = Answers(), Answers(), Answers()
+
+
+def difference_weights(
+    order: Int[Tensor, "N"], counterpart: Int[Tensor, "N"]
+) -> tuple[Float[Tensor, "N N"], Float[Tensor, "N"], Float[Tensor, "N N"], Float[Tensor, "N"]]:
+    """Write weights with which token mixing returns, at each place, about the absolute difference to its counterpart.
+
+    Args:
+        order: (N,), a permutation: position i of the shuffled image is position order[i] of the image.
+        counterpart: (N,): the counterpart of position n of the *image* is its position counterpart[n], and the other way round.
+
+    Returns:
+        (W_1, b_1, W_2, b_2) for the shuffled image, with N hidden units: where a position and its counterpart differ by a, the
+        result of token mixing is GELU(a) + GELU(-a).
+
+    Source: the sum of two units is this course's; |a| - 0.34 < GELU(a) + GELU(-a) ≤ |a|.
+    """
+    unit = torch.eye(len(order), device=order.device)
+    partner = unit[order.argsort()[counterpart[order]]]  # row i: a 1 at the counterpart of position i
+    zeros = torch.zeros(len(order), device=order.device)
+    return unit - partner, zeros, unit + partner, zeros.clone()
+
 
 HINTS = (
     (

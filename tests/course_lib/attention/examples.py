@@ -261,7 +261,6 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
 PARTS = {
     "additive_scores",
     "concat_scores",
-    "dictionary_matrices",
     "dot_scores",
     "general_scores",
     "gat_scores",

@@ -11,7 +11,6 @@ from course_lib.blocks import (
     FeedForward,
     TokenMixing,
     channel_mixing,
-    difference_weights,
     mixer_block,
     post_norm,
     pre_norm,
@@ -101,16 +100,6 @@ def test_a_block_of_zeros_changes_nothing(normal):
     x = normal(B, N, d)
     zeros = [tuple(torch.zeros_like(w) for w in weights) for weights in (over_places(normal), over_channels(normal))]
     assert mixer_block(x, *zeros, norms(normal)).equal(x)
-
-
-def test_difference_weights_return_about_the_absolute_difference_to_the_counterpart(normal):
-    """Positions 0 and 2 of the image belong together, and 1 and 3; they arrive as 3, 0, 2, 1."""
-    order, counterpart = torch.tensor([3, 0, 2, 1]), torch.tensor([2, 3, 0, 1])
-    image = 5 * normal(1, 4, d)
-    mixed = token_mixing(image[:, order], *(w.double() for w in difference_weights(order, counterpart)))
-    away = mixed - (image - image[:, [2, 3, 0, 1]])[:, order].abs()
-    assert away.max() <= 1e-12
-    assert away.min() > -0.34
 
 
 @each_form

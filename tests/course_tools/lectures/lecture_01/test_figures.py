@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_lib.primitives import flip_flop_weights, lstm_step
+from course_lib.primitives import lstm_step
+from course_tools.bank.lecture_01.flip_flop_weights import flip_flop_weights
 from course_tools.lectures.lecture_01 import figures
 
 

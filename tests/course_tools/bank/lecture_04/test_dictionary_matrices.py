@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import dictionary_matrices, scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
+from course_tools.bank.lecture_04.dictionary_matrices import dictionary_matrices
 
 
 def test_three_pairs_and_a_question_by_hand():
