@@ -318,7 +318,7 @@ print(f"56 × 56 pixels, windows of 7 × 7: {held:.0f} MB; without copies {less:
 
 # %%
 def window(x):
-    """Local attention in windows of 3 × 3, with x (12, 12, 4) as query, key and value."""
+    """Local attention, windows of 3 × 3: x (12, 12, 4) is query, key and value."""
     return local_attention(x, x, x, torch.zeros(3, 2), torch.zeros(3, 2))[0]
 
 

@@ -216,13 +216,11 @@ difference_weights = check("13.2", difference_weights)
 # %% [markdown]
 # Two patches differ if the differences of their pixels sum to much. Half of all patches differ: mark those above the median.
 
-# %%
+# %% tags=["nbval-check-output"]
 wires = [
     w.to(device()) for w in difference_weights(order, counterparts(torch.arange(N)))
 ]
 differences = token_mixing(patchify(4 * unseen.images, P), *wires).sum(-1)
-
-# %% tags=["nbval-check-output"]
 wired = (differences > differences.median()) == unseen.differs
 claim("13.wired", wired=wired.float().mean())
 

@@ -121,7 +121,7 @@ def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
-    """Put attention weights (6, 6) behind an image (1, 42, 42): (42, 42, 3), more yellow the closer a weight is to `most`."""
+    """Colour the ground of an image (1, 42, 42) by attention weights (6, 6): (42, 42, 3), more yellow the closer to `most`."""
     opacity = _MOST_OPAQUE * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
     ink = image[0, :, :, None]
     return ink + (1 - ink) * opacity * torch.tensor(_YELLOW)

@@ -107,7 +107,7 @@ def show_all_pairs(weights: Mapping[str, Tensor], rooms: Tensor) -> None:
     figure = Figure(figsize=(6.0, 3.1), layout="constrained")
     axes = figure.subplots(1, len(weights))
     for ax, (name, each) in zip(axes, weights.items(), strict=True):
-        drawn = ax.imshow(each.cpu()[order][:, order].numpy(), cmap="magma", vmin=0, vmax=0.2)
+        drawn = ax.imshow(each.cpu()[order][:, order].numpy(), cmap="magma", vmin=0, vmax=0.05)
         for line in (ax.axhline, ax.axvline):
             for wall in walls:
                 line(wall, color="white", linewidth=0.3)

@@ -126,13 +126,13 @@ def of_lecture(name, names):
     exec(compile(ast.Module(kept, []), path, "exec"), names)
 
 
-def translator(attention):
-    """The model of lecture 02, as its notebook defines it."""
+def translator(decoder):
+    """The model of lecture 02 with one of its decoders, as its notebook defines them."""
 
     def with_sizes(s):
         names = {"d": s["d"]}
         of_lecture("02_alignment", names)
-        model, lengths = names["Translator"]((range(11), range(s["n_tokens"])), attention), torch.full((s["B"],), s["T_k"])
+        model, lengths = names["Translator"]((range(11), range(s["n_tokens"])), names[decoder]), torch.full((s["B"],), s["T_k"])
         return lambda: model(tokens(s["B"], s["T_k"]).clamp(max=10), lengths, tokens(s["B"], s["T"]))
 
     return with_sizes
@@ -342,8 +342,8 @@ RUNS = {
     "rnn": (recurrent(RNN), SIZES),
     "lstm_cell": (recurrent(LSTM), SIZES),
     "gru_cell": (recurrent(GRU), SIZES),
-    "encoder_decoder": (translator(attention=False), MEMORY | {"d": 46}),
-    "aligned_decoder": (translator(attention=True), MEMORY | {"d": 46}),
+    "encoder_decoder": (translator("Decoder"), MEMORY | {"d": 46}),
+    "aligned_decoder": (translator("AlignedDecoder"), MEMORY | {"d": 46}),
     "bahdanau": (seq2seq(bahdanau), MEMORY),
     "show_attend_and_tell": (captioner, MEMORY | {"L": 7, "d_a": 11}),
     "hierarchical": (hierarchical, SIZES | {"S": 5, "n_classes": 29}),

@@ -123,8 +123,8 @@ def test_the_reference_leaves_out_modules_that_export_nothing():
 def test_the_page_of_a_lecture_shows_tasks_and_folds_hints_and_answers(site):
     page = (site / "lectures/04_self_attention.html").read_text(encoding="utf-8")
     visible = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
-    assert len(re.findall(r"Exercise 04\.\d", visible)) == len(re.findall(r"Answer to 04\.[1-6]", page)) // 2 == 6
-    assert visible.count("NotImplementedError") == 7  # with the build task
+    assert len(re.findall(r"Exercise 04\.\d", visible)) == len(re.findall(r"Answer to 04\.[1-68]", page)) // 2 == 7
+    assert visible.count("NotImplementedError") == 8  # with the build task
     assert page.index("Hint 1") < page.index("Answer to 04.1")
     assert "math.sqrt(d_k)" not in re.sub(r"<[^>]+>", "", visible)
     assert visible.count('class="claim"') == len(claims(nbformat.read(project_root() / CHECKED, as_version=4)))
