@@ -299,8 +299,8 @@ def test_on_a_phone_the_slide_of_the_address_is_shown_in_letters_to_read(deck):
         answers.first.get_by_text("Show the answer").click()
         assert answers.first.locator(".letter").is_visible()
         assert visit.page.evaluate(BROKEN) == []
-        visit.page.evaluate("document.querySelectorAll('.slides > section')[20].scrollIntoView()")
-        visit.page.wait_for_function("location.hash === '#/20'")
+        visit.page.evaluate("document.querySelectorAll('.slides > section')[22].scrollIntoView()")
+        visit.page.wait_for_function("location.hash === '#/22'")
 
 
 NAMES = """
