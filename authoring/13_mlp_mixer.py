@@ -369,12 +369,12 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # Two rivals have no network. Logistic regression on the distances of a patch to all others comes close: it is not told which places
-# belong together, but what to compare. To copy the marks of the nearest known puzzle gives 0.70. Some patches were replaced by one
+# belong together, but what to compare. Copying the marks of the nearest known puzzle gives 0.70. Some patches were replaced by one
 # that looks the same, so an accuracy of 1 is out of reach.
 #
 # The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. In a third model, the weights between
-# places are *free*: one parameter for each pair and head, in place of attention. The study trains these and the convolutions with
-# about as many parameters; windows over the whole image get almost three times as many, a hidden layer over all pixels five times.
+# places are *free*: one parameter for each pair and head, in place of attention. The study gives these and the convolutions about as many parameters as the
+# Mixer; convolutions with windows over the whole image get almost three times as many, one hidden layer over all pixels five times.
 #
 # **Predict.** Can the Vision Transformer get as far as the Mixer, and does it need its positions for that?
 #
@@ -421,10 +421,11 @@ claim(
 )
 
 # %% [markdown]
-# In the end Mixer, free weights and Vision Transformer are level; those two whose pattern between places is a parameter are there first.
+# In the end the Mixer, free weights and the Vision Transformer are level; the two whose pattern between places is a parameter get
+# there first.
 # **Weights between places are the right tool here because which places belong together is the same in every image: it need not be
 # computed from each.** (Not every puzzle favours the Mixer: *Going further*.) A linear map of the places is enough, since channel
-# mixing can compare. The convolutions lacked reach, above all.
+# mixing can compare. What the convolutions lacked, above all, was reach.
 #
 # ## 5 Another bundle
 #
@@ -447,8 +448,8 @@ from course_lib.blocks import reordered_token_mixing
 reordered_token_mixing = check("13.4", reordered_token_mixing)
 
 # %% [markdown] tags=["predict"]
-# So a trained Mixer can be moved to another bundle, or to images in order, without training. And a new Mixer, trained on images in
-# order?
+# So a trained Mixer can be moved to another bundle, or to images in order, without training. Now train a new
+# Mixer on images in order.
 #
 # **Predict.** How does it compare with the one that was trained behind the bundle?
 #
@@ -498,8 +499,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 6 What the Mixer has found
 #
-# Nobody told the Mixer how the strands run. Take rows of its $W_1$ and sort their columns back to the start of the bundle, as images of
-# 4 × 8 places.
+# Nobody told the Mixer how the strands run. Take rows of its $W_1$, sort their columns back to the order at the
+# start of the bundle, and draw each row as 4 × 8 places.
 #
 # **Predict.** What will you see? Think of your own weights of 13.2.
 #
@@ -517,11 +518,15 @@ claim(
 # %%
 rows = torch.cat([network[0].weight.detach() for network in mixer.tokens])
 figures.show_rows(rows, order, wires[0][10])
-
-# %% tags=["nbval-check-output"]
 partners = counterparts(order)
 subtracted = (rows - rows[:, partners]).square().sum() / 4
-claim("13.rows", share=subtracted / rows.square().sum())
+share = subtracted / rows.square().sum()
+print(
+    f"of the squared weights, {share:.2f} subtract counterparts; of random ones, 0.50"
+)
+
+# %% tags=["guard", "nbval-check-output"]
+claim("13.rows", share=share)
 
 # %% [markdown] tags=["predict"]
 # Do the marks use what the weights contain? Now one patch of the *right* copy is exchanged for that of another puzzle.
@@ -536,8 +541,7 @@ claim("13.rows", share=subtracted / rows.square().sum())
 # The counterpart now differs from another patch than before.</details>
 # <details><summary>C. All: token mixing connects every place with every other.</summary>
 #
-# It could, and a little it does: a patch that fits neither its surroundings nor its counterpart is suspect. But whether two patches
-# are equal is told by these two.</details>
+# It could, and a little it does: a patch that fits neither its surroundings nor its counterpart is suspect. But only these two tell whether they are equal.</details>
 
 
 # %% tags=["cover"]
@@ -573,7 +577,8 @@ explore(draw_place, place=(0, 31))
 
 # %% [markdown]
 # The numbers in the explorer are places at the *start* of the bundle. The Mixer has found which strands belong together, but not their
-# order: the map is sorted by the true one. Nor are marks needed for it: counterparts are more often alike than other patches.
+# order: the map is sorted by the true one. Nor are marks
+# needed to find counterparts: they are more often alike than other patches.
 #
 # Look again: both marks of a pair change more with its patch in the right copy. **A map of dependence shows what a model uses. It need
 # not be what you had in mind.** (*Going further* finds out why.)
@@ -643,7 +648,7 @@ explore(draw_place, place=(0, 31))
 #   its Mixer learns as before, and a ResNet falls far behind. If one order shuffles the pixels of the whole image, across patches, the
 #   Mixer loses, too: the patch is its one assumption about places. In the usual order its largest Mixer reaches 87.94 % on ImageNet,
 #   close to the best models of that year.
-# - **The price is data.** Trained on ImageNet alone, Mixer-B/16 has 76 %, a Vision Transformer of that size 80 %; larger Mixers overfit,
+# - **The price is data.** Trained on ImageNet alone, Mixer-B/16 has 76 % and is behind a Vision Transformer of its size; larger Mixers overfit,
 #   and the gap closes only with hundreds of millions of images.
 # - **Simpler still.** ResMLP (Touvron et al. 2021, https://arxiv.org/abs/2105.03404) mixes patches by a single linear layer. gMLP
 #   (Liu et al. 2021, https://arxiv.org/abs/2105.08050) lets the mixed places gate the channels, for text as well as for images. FNet
@@ -804,8 +809,9 @@ as_cnn = PuzzleMixer(block_of_convolutions).to(device()).eval()
 as_cnn.load_state_dict(mixer.state_dict())
 with torch.no_grad():
     gap = (as_cnn(unseen.images) - mixer(unseen.images)).abs().max()
+print(f"largest difference of two marks: {gap:.0e}")
 
-# %% tags=["nbval-check-output"]
+# %% tags=["guard", "nbval-check-output"]
 claim("13.p", gap=gap)
 
 # %% [markdown]
@@ -839,7 +845,7 @@ from course_lib.metrics import mixer_parameters
 # %% tags=["nbval-check-output"]
 mixer_parameters = check("13.6", mixer_parameters)
 
-# %% tags=["nbval-check-output"]
+# %%
 published = (
     (MIXER_SMALL, 32),
     (MIXER_SMALL, 16),
@@ -853,6 +859,9 @@ millions = [
     round(mixer_parameters(*sizes, (224 // side) ** 2, 3 * side**2, 0) / 1e6)
     for sizes, side in published
 ]
+print("millions of parameters:", *millions)
+
+# %% tags=["guard", "nbval-check-output"]
 claim("13.t", millions=tuple(millions))
 
 # %% [markdown] tags=["predict"]
@@ -879,7 +888,7 @@ of_mixing = [multiply_adds(TokenMixing(n, 128), x) for n, x in images.items()]
 for n, attended, mixed in zip(images, of_attention, of_mixing, strict=True):
     print(f"{n} patches: attention {attended:,}, token mixing {mixed:,}")
 
-# %% tags=["nbval-check-output"]
+# %% tags=["guard", "nbval-check-output"]
 claim(
     "13.growth",
     attention=of_attention[1] / of_attention[0],

@@ -549,7 +549,7 @@ print(text.decode(character_text.sampled(stepwise, prompt, 110, temperature=0.6)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the temperature 0.6; how does the text begin at 0.2? Then write 300 characters. The recurrence goes on for ever,
-# but later positions, and a memory of more writes, did not occur in training: what a model can do with it, it must have practised.
+# but later positions, and a memory of more writes, did not occur in training: a model does well what it has practised.
 
 # %% [markdown]
 # How good is it? The rivals have no network: counts of three characters, the trigram table of lecture 07, and counts of six, the
@@ -697,8 +697,7 @@ with torch.no_grad():
 claim("14.twin", softmax=softmax_bits, linear=linear_bits)
 
 # %% [markdown]
-# It loses a fifth of a bit. In pieces of 32 characters it was 0.05: the longer the text, the more often one exact item among many
-# must be found again, such as a name.
+# It does: a fifth of a bit, with as many weights and updates.
 #
 # ## FlashAttention: less memory, the same work
 #

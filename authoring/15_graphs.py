@@ -92,8 +92,8 @@ figures.show_readings(unseen, panels)
 # The noise does. But half of the 13 sensors measure another room, and the rooms differ by about 3 °C.</details>
 # <details><summary>B. About 2 °C.</summary>
 #
-# Yes. Less noise, but a mixture of rooms. The mean over the sensors of the own room only, which nobody here knows, errs by 1.3
-# °C.</details>
+# Yes. Less noise, but a mixture of rooms. The mean over the sensors of its own room alone errs by 1.3 °C, but
+# nobody here knows the rooms.</details>
 # <details><summary>C. About 3 °C: as much as one reading.</summary>
 #
 # Some of the 13 are in the same room, and their noise averages out.</details>
@@ -230,7 +230,7 @@ attend_edges = check("15.3", attend_edges)
 # %% [markdown]
 # In lecture 04 every token attended to every other, except where masked. A list of edges *is* such a mask, and gives the same
 # result; but of the $N^2$ scores only E are computed. And nodes have no order: if they are numbered anew, the results are the same
-# under their new numbers. (A Mixer of lecture 13 has weights for each place, and would have to be trained anew.)
+# under their new numbers. (A Mixer of lecture 13 has weights for each place: they would have to be reordered, too.)
 
 # %%
 edges = karate_club().edges
@@ -488,9 +488,9 @@ far = {f"{key}_24": scores[1] for key, scores in recorded.items()}
 claim("15.rivals", **near, **far)
 
 # %% [markdown]
-# On 12 neighbours, edge networks come close to attention in the end, and with twice the parameters the sum is ahead by 0.02 °C. But
-# they need about three times as many updates: attention is at 1.43 °C after 400, they are at about 1.45 after 1,400. On 24
-# neighbours the sum falls half a degree behind, the mean a little, the maximum hardly.
+# With 12 neighbours, edge networks come close to attention in the end, and with twice the parameters the sum is ahead by 0.02 °C. But
+# they need about three times as many updates: in trainings of 2,000, attention is at 1.43 °C after 400, and they are at about
+# 1.45 after 1,400. With 24 neighbours the sum falls half a degree behind, the mean a little, the maximum hardly.
 #
 # ## 6 Where no choice is needed
 #

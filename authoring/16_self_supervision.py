@@ -68,8 +68,7 @@ figures.show_windows(known, few[:3])
 # Its rivals:
 #
 # - label spreading, without a network: labels are passed on to similar images, also through 1,500 unlabelled ones
-# - recurring cells, without a network: a rule of somebody who knows how the windows are made and looks for what is in all four
-#   photographs
+# - recurring cells, without a network: a rule by somebody who knows how the windows are made, which looks for what is in all four photographs
 # - the same network, *told the cell*: each labelled thing is pasted over the thing of some other window, so that it alone goes with
 #   the label
 
@@ -115,13 +114,13 @@ claim(
 )
 
 # %% [markdown]
-# The loss falls to almost nothing: the ten are learned by heart. What is missing is what a label is
-# about: told the cell, the same network learns from ten. The question is what to do if nobody tells.
+# The loss falls to almost nothing: the ten are learned by heart. The network does not know what a label is about: told the cell, it
+# learns from ten. What can be done if nobody tells?
 #
 # ## 2 Two views
 #
 # The other 1,990 windows have no label. But we know something about each: *its photographs show the same thing.* From each window we
-# draw two **views**: one of its photographs each, in new colours. Whatever agrees between the views of one window, and differs from
+# draw two **views**, each of them one of its photographs, in new colours. Whatever agrees between the views of one window, and differs from
 # those of others, is worth a feature.
 #
 # Where views come from decides what is learned: *you* choose what must not matter.
@@ -132,8 +131,8 @@ claim(
 # | **SimCLR** | one photograph | the crop, colours and sharpness, by **augmentation** |
 # | CLIP (section 9) | what is shown | an image for its caption |
 #
-# SimCLR needs *one* photograph: two random crops of it, in random colours. Crops alone would not do: the nearest histogram of colours is
-# that of a crop of the same image for nearly all (*Going further*), so a network need not look further. Our colours are
+# SimCLR needs *one* photograph: two random crops of it, in random colours. Crops alone would not do: for nearly every crop, the nearest histogram of colours is that of
+# another crop of the same image (*Going further*), so a network need not look further. Our colours are
 # changed by a random 3 × 3 matrix.
 #
 # **Try it.** Name what may stay in each pair below. It is one of ten: star, heart, umbrella, plane, telephone, notes, anchor, horse, sun,
@@ -208,8 +207,8 @@ from course_lib.losses import nt_xent
 nt_xent = check("16.2", nt_xent)
 
 # %% [markdown]
-# **Bug hunt.** The paper's algorithm 1 numbers the views of a pair $2k-1$ and $2k$. This implementation stacks all first views, then all second views,
-# and pairs rows $2k-1$ and $2k$. It runs without an error. Decide what is wrong *before* you run the check.
+# **Bug hunt.** The paper's algorithm 1 numbers the views of a pair $2k-1$ and $2k$. This implementation stacks all
+# first views, then all second views, and still pairs rows $2k-1$ and $2k$. It runs without an error. Decide what is wrong *before* you run the check.
 
 # %% exercise="16.2" bug="seeks_the_partner_next_door"
 from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as suspect
@@ -217,13 +216,13 @@ from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as 
 # %% [markdown] tags=["predict"]
 # **Which views does it pull together?**
 #
-# <details><summary>A. Each image with another image.</summary>
+# <details><summary>A. Each window with another window.</summary>
 #
-# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different images. Numbering and order of
+# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different windows. Numbering and order of
 # the rows must agree: interleave the views, or shift the targets by N.</details>
-# <details><summary>B. The two views of each image: the numbering does not matter.</summary>
+# <details><summary>B. The two views of each window: the numbering does not matter.</summary>
 #
-# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which image does row 1 belong to?</details>
+# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which window does row 1 belong to?</details>
 # <details><summary>C. Each view with itself.</summary>
 #
 # The diagonal is masked; that part is right.</details>
@@ -316,7 +315,8 @@ figures.show_similarities(both, known.kinds[ten].cpu())
 # %% [markdown]
 # ## 5 Ten labels again: the linear probe
 #
-# Discard the head, freeze the encoder, and train only a *linear* classifier on its features $h$, scaled to unit length. With a squared loss it has a closed form, ridge regression:
+# Discard the head, freeze the encoder, and train only a *linear* classifier on its features $h$, scaled to unit length. With a
+# squared loss it has a closed form, ridge regression:
 #
 # $$\min_{W, b} \sum_i \lVert W x_i + b - y_i \rVert^2 + \lambda \lVert W \rVert^2 \qquad\Rightarrow\qquad
 # W^\top = (X^\top X + \lambda I)^{-1} X^\top Y, \quad b = \bar y - W \bar x$$
@@ -359,8 +359,8 @@ claim("16.probe", simclr=of_simclr, untrained=of_untrained, network=on_unseen)
 
 # %% [markdown]
 # The fairest rival sees the unlabelled windows, too: with **pseudo-labels**, the network trained on ten labels teaches its own sure
-# guesses to itself. They are mostly wrong, and in the end it may call all windows by one name. With a guard against that
-# (*aligned*) it reaches SimCLR's probe in up to twice as many updates; 200 labels alone do, too. *Going further* has the details.
+# guesses to itself. They are mostly wrong, and in the end it may call all windows by one name. With a guard against that (*aligned*) it gets as far
+# as SimCLR's probe, in up to twice as many updates; 200 labels alone get there, too. *Going further* has the details.
 
 # %%
 study = show_study("16_windows")
@@ -489,7 +489,7 @@ figures.show_views(digits.images[experiments.few(digits, 0, 2, 0)], turned)
 # Negatives keep SimCLR from giving all images one vector: they make the second term of $\ell$. **BYOL** has none. What can be learned
 # from partners alone? Take a *target* network with random weights that is never trained. From one view of a digit, an *online*
 # network predicts what the target says about the *other* view. The target knows nothing; but to predict it, one must find what both
-# views share. On ImageNet a probe of the random network is right about 1.4 % of the images, of the one that predicts it
+# views share. On ImageNet a probe of the random network is right about 1.4 % of the images, and a probe of the network that predicts it about
 # 18.8 % (Grill et al., section 2). So let the target follow the online network, and go on: that is BYOL.
 #
 # The online network (encoder and projector) computes $z$ from one view, the target network of the same form $z'$ from the other, and
@@ -655,8 +655,9 @@ claim(
 )
 
 # %% [markdown]
-# The two trainings of one network differ in the stop-gradient alone, and only the one without it collapses. Without a predictor the
-# projections collapse, too. The frozen target cannot collapse, and what predicts it names far more digits than it does itself. The
+# The two trainings of one network differ in the stop-gradient alone, and only the one without it collapses. Without a predictor
+# the projections collapse, too. The frozen target cannot collapse, and features that predict it name far more digits than its
+# own. The
 # moving average is not needed *here*, as in SimSiam (Chen and He 2021); in BYOL's own experiments the method fails without it, unless
 # the predictor learns faster. *Going further* asks why.
 #
@@ -685,7 +686,7 @@ experiments.show_probe_curves(
     curves, pixels, (1, 30, 120, 480, 1_000, 3_000), "recorded, mean of three seeds"
 )
 
-# %% tags=["nbval-check-output"]
+# %% tags=["guard", "nbval-check-output"]
 claim(
     "16.s",
     simclr=study_of_digits.scores("SimCLR, three times as long", "probe"),
@@ -890,7 +891,7 @@ claim(
 # ## Larger batches, and several devices
 #
 # SimCLR's negatives come from the batch. On ImageNet batches of thousands help (Chen et al., figure 9). On the digits, 96 pairs
-# instead of 32 give a slightly better probe after as many updates, and a like one after as many *images*.
+# instead of 32 give a slightly better probe after as many updates, and about the same one after as many *images*.
 
 # %% tags=["nbval-check-output"]
 by_size = {

@@ -50,8 +50,8 @@ from course_tools.notebook import recorded, show_study, source
 # %% [markdown]
 # ## 1 A file that you cannot read yet
 #
-# Every open language model comes with a file `config.json` that describes it. Here are ten lines of that of Mistral 7B v0.1 (2023). With
-# lecture 07 you can read four of its lines. The other six have a question mark; at the end, you
+# Every open language model comes with a file `config.json` that describes it. Here are ten lines of Mistral 7B v0.1 (2023). With
+# lecture 07 you can read four of them. The other six have a question mark; at the end, you
 # will compute from them how many parameters the model has, and how much memory a text takes.
 
 # %%
@@ -156,7 +156,8 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix} \qquad \theta_i = \mathrm{base}^{-2i/d_k}
 # \qquad \langle R_m q, R_n k\rangle = \langle q, R_{n-m} k\rangle$$
 #
-# The last equation holds since rotations add up: $R_m^\top R_n = R_{n-m}$. No position has a parameter, and no position is the last. A model that generates keeps its keys *after* the rotation, so each key is
+# The last equation holds since rotations add up: $R_m^\top R_n = R_{n-m}$. No position has a parameter, and no position is the
+# last. A model that generates keeps its keys *after* the rotation, so each key is
 # turned once; a new query at position 100 is turned with `start=100`.
 #
 # | name | shape |
@@ -345,7 +346,9 @@ figures.show_caches(cache_bytes)
 # %% [markdown]
 # ## 6 The ladder
 #
-# What is each change worth? The recorded study climbs from GPT-2's decoder to Llama's, one change at a time. All rungs have about 111,000 parameters: what one part saves, the feed-forward network gets. The last column differs from the last rung in its positions alone: they are
+# What is each change worth? The recorded study climbs from GPT-2's decoder to Llama's, one change at a time. All rungs have
+# about 111,000 parameters: what one part saves, the feed-forward network gets. The last column differs from the last rung in
+# its positions alone: they are
 # learned.
 
 # %% tags=["nbval-check-output"]
@@ -368,7 +371,8 @@ claim(
 )
 
 # %% [markdown]
-# In this order and after 1,200 updates, rotary positions do most of it, and SwiGLU some. RMSNorm loses 0.01 bits, within the spread of seeds. Two heads of keys and values instead of four
+# In this order and after 1,200 updates, rotary positions do most of it, and SwiGLU some. RMSNorm loses 0.01 bits, within the
+# spread of seeds. Two heads of keys and values instead of four
 # halve the cache and change no bits. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
 # as many for both, 0.05 bits remain; neither has stopped improving. **A table of counts of runs of eight, the dashed line, is still ahead** on so
 # small a text.
@@ -486,7 +490,7 @@ for prompt in ("The class statement ", "If the value ", "This function "):
 # Only if it can make use of far tokens. It was never trained to.</details>
 # <details><summary>C. Worse, the further behind: some distances are new to it.</summary>
 #
-# Yes, after a few dozen more. No training text has a distance above 63. The fast pairs have met every angle by then; pairs whose first turn is not
+# Yes, a few dozen characters on. No training text has a distance above 63. The fast pairs have met every angle by then; pairs whose first turn is not
 # finished now turn to angles that no query and key have ever met. The problem of section 2 has moved from positions to distances.</details>
 
 # %%
@@ -563,12 +567,13 @@ claim(
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
 # values must be computed again. Turned
-# keys stay valid, as lecture 19 shows. A rotary model with a window computes one character each, from a cache that
+# keys stay valid, as lecture 19 shows. A rotary model with a window computes each new character alone, from a cache that
 # does not grow.
 #
 # **Is there anything simpler?** The last claim puts rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
-# each score the distance times a slope of its head. **After 1,200 updates steep slopes, 1 to 1/8, beat rotation**, and need no window: they are one, with
-# a soft edge. The paper's, 1/4 to 1/256, take more bits. A slope always prefers the nearer of two equal keys; a rotation can
+# each score the distance times a slope of its head. **After 1,200 updates steep slopes, 1 to 1/8, beat rotation**, and need no
+# window: they act as one with a soft edge. The paper's slopes, 1/4 to 1/256, take more bits. A slope always prefers
+# the nearer of two equal keys; a rotation can
 # prefer any distance. Without positions, the causal mask alone has taught little.
 #
 # Neither window nor slope remembers: what is further back than all windows together is gone, so Gemma 3 lets every
@@ -588,7 +593,8 @@ claim(
 # | biases | in every layer | none | | fewer operations; not measured by itself |
 #
 # **Count the parameters by hand:** in each of 32 layers, W_q and W_o have 4,096², W_k and W_v 4,096 · 1,024, and the network three times
-# 4,096 · 14,336: 218.1 million. Twice 32,000 · 4,096 for embedding and readout bring the sum to 7.24 billion. (On torch's `meta` device, tensors have shapes but no numbers.)
+# 4,096 · 14,336: 218.1 million. Twice 32,000 · 4,096 for embedding and readout bring the sum to 7.24 billion. (On torch's
+# `meta` device, tensors have shapes but no numbers.)
 
 # %% tags=["nbval-check-output"]
 sizes = Sizes(

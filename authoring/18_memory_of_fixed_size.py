@@ -204,7 +204,8 @@ gated_step = check("18.1", gated_step)
 #
 # That is attention again: a causal mask whose entries fade, and no softmax. Each entry is a difference of two running sums of the
 # logarithms, $G_i - G_j$. As a quotient of two products it would be 0/0 after a few hundred gates of 0.5; in
-# logarithms four digits are right down to sums of −1,000, or 1,440 such gates. Where $j > i$, the difference is positive and its exponential may overflow, so **mask before `exp`**.
+# logarithms four digits are right down to sums of −1,000, or 1,440 such gates. Where $j > i$, the difference is positive and
+# its exponential may overflow, so **mask before `exp`**.
 #
 # | name | shape |
 # | --- | --- |
@@ -428,12 +429,15 @@ hot_delta, once_delta = shares_right(corrects)
 claim("18.delta", hot=hot_delta, once=once_delta)
 
 # %% [markdown]
-# Hot keys are answered almost always, and keys that were written once better than under the gate: nothing fades, and what is lost was disturbed by corrections of similar keys. The memory has as many numbers as that of the sum, and the model as many parameters.
+# Hot keys are answered almost always, and keys that were written once better than under the gate: nothing fades, and what is
+# lost was disturbed by corrections of similar keys. The memory has as many numbers as that of the sum, and the model as many
+# parameters.
 #
 # ## 5 Which memory for which data?
 #
 # The recorded study lets more rivals compete on hot keys: a gate for each channel, the delta rule with a gate, and softmax attention with a
-# learned preference for what is recent: each score falls with the age of its key. The softmax keeps all 64 keys and values, eight times as many numbers as the memories. The
+# learned preference for what is recent: each score falls with the age of its key. The softmax keeps all 64 keys and values,
+# eight times as many numbers as the memories. The
 # two gates without a delta rule get three times as many updates as the others, and are still improving then.
 
 # %% tags=["nbval-check-output"]
@@ -452,8 +456,9 @@ claim(
 #   0: compare only the ends of the curves.) A gate for each channel comes closest: it can learn to fade only
 #   the rows that its key uses, which corrects keys that have rows of their own. With 32 keys and 16 rows they have not.
 # - A gate beside the delta rule adds nothing: nothing has to be forgotten but what is corrected.
-# - **Softmax attention beats every memory on hot keys**, with a cache eight times as large. One of equal size holds the last eight writes, and with
-#   them, by counting, at best 0.84 of the answers about hot keys, 0.18 of the others and 0.51 of all: fewer than the sum.
+# - **Softmax attention beats every memory on hot keys**, with a cache eight times as large. A cache of equal size would
+#   hold the last eight writes. By counting, these and a guess answer at best 0.84 of the questions about hot keys, 0.18 of the
+#   others and 0.51 of all: fewer than the sum.
 #
 # **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own. A gate for each row can
 # then fade one key alone.
@@ -485,8 +490,8 @@ claim(
 )
 
 # %% [markdown]
-# **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few,
-# for each row then serves many keys, which a gate fades together. Of 64 rows, the lead is small. Both rules had as many updates, and their rates
+# **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few:
+# each then serves many keys, which a gate fades together. With 64 rows the lead is small. Both rules had as many updates, and their rates
 # and first gates were chosen in the same way.
 
 # %% [markdown] tags=["predict"]
@@ -604,7 +609,8 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 #
 # - **Forgetting.** RetNet (2023) fades each head at a fixed rate. GLA (Yang et al. 2024a) has a gate for each channel, and
 #   Mamba-2 (Dao and Gu 2024) one for each head, and shows that this state-space model is attention under your mask.
-# - **Correcting.** Schlag et al. (2021) found that linear attention is a network that programs the weights of another, an idea of Schmidhuber (1992), and gave it the delta
+# - **Correcting.** Schlag et al. (2021) found that linear attention is a network that programs the weights of another, an idea
+#   of Schmidhuber (1992), and gave it the delta
 #   rule. It seemed to need a loop over all positions, until Yang et al. (2024b) wrote a whole chunk of it as products of
 #   matrices and one triangular system: only then could DeltaNet be trained at scale.
 # - **Both.** Gated DeltaNet (Yang et al. 2025) is your function, in a layer with a short convolution and an output gate. Qwen3-Next
@@ -637,7 +643,7 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # training cannot teach it $w$, but only how to find it. All numbers in $x$ and $w$ are drawn from the standard normal distribution.
 #
 # Two numbers are known. *One* step of gradient descent from $w = 0$ on all $N$ pairs has, at its best rate $1/(N + d + 1) = 0.04$, the
-# mean squared error $d\,(d + 1)/(N + d + 1) = 2.88$. Sixteen steps, one for each pair and its whole error, leave $d\,(1 - 1/d)^N = 0.94$. Who predicts 0 has the error $d = 8$.
+# mean squared error $d\,(d + 1)/(N + d + 1) = 2.88$. Sixteen steps, one for each pair and its whole error, leave $d\,(1 - 1/d)^N = 0.94$. Predicting 0 leaves $d = 8$.
 #
 # A pair is the token $(x, y)$, the question $(x, 0)$. For the delta rule the key has length 1, and its value is divided by the same
 # number.
@@ -677,6 +683,7 @@ def squared_error(model, problem):
     return F.mse_loss(model(*problem[:3]), problem[3])
 
 
+# %%
 reads = {
     "sum": lambda q, k, v, gate: q @ add(k, v, gate),
     "delta": by_delta_rule,
@@ -714,8 +721,10 @@ claim("18.context", **errors, rate=rates.diagonal().mean())
 # written once, and there are more and more of them. The recorded study trains every memory anew on 8, 16, 32 and 64 pairs, whose keys
 # are drawn from 128.
 
-# %% tags=["nbval-check-output"]
+# %%
 pairs = show_study("18_pairs")
+
+# %% tags=["guard", "nbval-check-output"]
 of = {name: pairs.scores(name, "accuracy") for name in pairs.names}
 claim(
     "18.pairs",

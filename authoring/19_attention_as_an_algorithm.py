@@ -183,9 +183,8 @@ error = (at_once - in_tiles).abs().max()
 claim("19.tiles", error=error, whole=whole, tile=tile)
 
 # %% [markdown]
-# Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. Blocks of 64 queries with all keys would, too, without
-# any merge. Your loop makes as many multiply-adds as
-# before, and a few more for the merges. Why would it be *faster*?
+# Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. In blocks of 64 queries with all keys it would, too,
+# without any merge. Your loop makes as many multiply-adds as before, and a few more for the merges. Why would it be *faster*?
 #
 # ## 4 What is expensive is moving
 #
@@ -235,8 +234,8 @@ claim(
 # all tiles, $T^2$ numbers again. (You write this pass in *Going further*.)
 #
 # By this count, attention at once makes 32 operations for each byte in half precision, and tiles of 128 queries 128: still below 295.
-# The caches between both memories, which the count leaves out, do the rest. Your processor has caches, too: the next cell compares one
-# of its threads with itself.
+# The caches between both memories, which the count leaves out, do the rest. Your processor has caches, too: the next cell times four forms of
+# attention on one of its threads.
 
 
 # %%
@@ -270,8 +269,8 @@ for name, each in taken.items():
 # as long as moving takes most of the time, a call that judges five tokens costs about as much as a call that writes one.
 #
 # First, train a model: lecture 17's Llama, on characters of Python's language reference. It is a stand-in for a large one.
-# After 700 updates it predicts new text no better than a table of counts does. Whether the law is right does not depend on that.
-# How many calls are saved does.
+# After 700 updates it predicts new text no better than a table of counts does. Whether the law is right does not depend on that; how
+# many calls are saved does.
 #
 # **Try it.** Train it twice as long. Does the table of counts, which stays the same, draft as well for a better model?
 
@@ -588,7 +587,7 @@ claim(
 # - **Copying gives a little, for nothing.** Where an answer repeats its prompt, as edited code does, try it first.
 # - **Calls are not seconds.** The draft must be cheap, and a call that judges five tokens must cost little more than a call for
 #   one. Ours satisfy neither: the table is asked in Python, and without a cache each call reads the whole text again. On an
-#   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once. Keys and
+#   accelerator, with a cache, a call takes the time of moving the weights, provided that few texts are written at once. Keys and
 #   values of refused tokens must then leave the cache again.
 # - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one.
 
@@ -665,12 +664,13 @@ claim(
 # %% [markdown]
 # # Going further
 #
-# The course does not need these sections. Their exercises are extra points. At the end stands what the course leaves out, and why.
+# The course does not need these sections. Their exercises are extra points. The last one says what the course leaves out, and why.
 
 # %% [markdown]
 # ## Build it
 #
-# **Build task (20 minutes, 13 points).** Write the generator of section 7, from an empty cell. Return the text, with its prompt, and the number of calls. Everything is allowed except the library's own.
+# **Build task (20 minutes, 13 points).** Write the generator of section 7, from an empty cell. Return the text, with its
+# prompt, and the number of calls. Everything is allowed except the library's own.
 #
 # | name | meaning |
 # | --- | --- |
