@@ -21,9 +21,9 @@
 #
 # **How each lecture works.** *Predict*: choose an answer before you run the experiment; then read why. *Write*: put your code
 # in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
-# until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your run.
-# After a restart, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*. *Time* does not
-# count *In your own words*, 20 minutes.
+# until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your
+# run. After a restart, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*. *Time* does
+# not include *In your own words* (20 minutes).
 #
 # ![](diagram:rnn)
 
@@ -238,8 +238,8 @@ for seed in range(3):
 # 0.21 .$$
 #
 # With a matrix, each step back multiplies by $U^\top$ and by the slopes $1 - h_t^2 \le 1$. Torch draws the entries of $U$
-# between $\pm 1/\sqrt n$, so their standard deviation is $1/\sqrt{3n}$: such a matrix shortens a vector to about $1/\sqrt 3 =
-# 0.58$ of its length, and $0.58^{59}$ is $10^{-14}$. Torch measures it at each input.
+# between $\pm 1/\sqrt n$, so their standard deviation is $1/\sqrt{3n}$: such a matrix shortens a vector to about
+# $1/\sqrt 3 = 0.58$ of its length, and $0.58^{59}$ is $10^{-14}$. Torch measures the gradient at each input.
 
 
 # %%
@@ -371,9 +371,9 @@ _, norms = train(model, T=60, lr=2e-3, warmup=0, decay=False, clip=None)
 figures.show_norms(norms, limit=1.0)
 
 # %% [markdown]
-# This is the bare loop of section 3, with $U \times 1.73$: some gradients are many times longer than most. From here on we use
-# the recipe, and say how a training was done: *Adam, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of 32*. We train
-# with three seeds: trainings that differ in nothing else can end far apart.
+# This is the bare loop of section 3, with $U \times 1.73$: some gradients are many times longer than most. From here on we
+# use the recipe, and say how a training was done: *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of
+# 32*. We train with three seeds: trainings that differ in nothing else can end far apart.
 
 # %% [markdown]
 # ## 6 The LSTM
@@ -472,7 +472,7 @@ def unit(forget_bias=10.0):
 figures.show_unit(lstm_step, marked, *flip_flop_weights(5))
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Lower the bias of the forget gate. From where on is a bit lost before the next mark?
+# **Explore.** Lower the bias of the forget gate. At which value is a bit first lost before the next mark?
 
 # %% tags=["interactive"]
 explore(unit, forget_bias=(-2.0, 10.0, 1.0))
@@ -520,7 +520,7 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 Sixty steps
 #
-# Now five of the six are trained on sixty symbols, with the recipe and the small rate of section 3.
+# Now five of the six are trained on sixty symbols, with the recipe and the small rate of section 3, 0.002.
 #
 # **Predict.** Look at the six rows of the last figure. Which networks learn at the *small* rate?
 #
@@ -558,13 +558,13 @@ claim(
 
 # %% [markdown]
 # What decides is the path of the gradient at the start, not the gates: a $U$ of the right size, or a forget gate that
-# starts open. The half-open gate stays at chance at the large rate, too, even after ten times as many updates, and so does
+# starts open. The half-open gate stays at chance at the rate 0.01, too, even after ten times as many updates, and so does
 # the bias of 1 that many libraries use.
 
 # %% [markdown] tags=["predict"]
 # **What are gates good for, then?** Now the answer is the last *marked* bit of thirty, as in section 6.
 #
-# **Predict.** Which network is right after 600 updates at the large rate?
+# **Predict.** Which network is right after 600 updates at the rate 0.01?
 #
 # <details><summary>A. The plain one with orthogonal U: its gradient arrives.</summary>
 #
@@ -621,10 +621,10 @@ claim("01.marks", lstm=lstm, plain=plain)
 # Logits are needed at *every* position, not only at the last.
 #
 # **Build task (20 minutes, 12 points).** Start from an empty cell. Write the model and the loop of section 3, and as much of
-# the recipe as you like. Classes and functions that you need go above `train_lstm`, in the same cell. You may use `nn.LSTM` or
-# your own step. The check calls `train_lstm(text, n_tokens, n_steps)` once with 100,000 characters of Python's language
-# reference (27 tokens: the letters and the space) and `n_steps=400`, and tests the model on held-out text. There are at most 60
-# seconds of processor time; a good answer needs about five.
+# the recipe as you like. Other classes and functions go above `train_lstm`, in the same cell. You may use `nn.LSTM`
+# or your own step. The check calls `train_lstm(text, n_tokens, n_steps)` once with 100,000 characters of Python's language
+# reference (27 tokens: the letters and the space) and `n_steps=400`, and tests the model on held-out text. The function has
+# at most 60 seconds of processor time; a good answer needs about five.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -685,7 +685,7 @@ for n_steps in (10, 100, 2000):
 print(write(writer, "juliet: o romeo", n=200, temperature=0.5))
 
 # %% [markdown]
-# It has seen characters only, and it has found words, lines, and names of speakers with a colon. Is that better than no
+# It has seen characters only, and has found words, lines, and names of speakers with a colon. Is that better than no
 # network at all? The rivals are tables of what follows each character, each pair and each triple of characters in the same
 # plays. All are tested on three plays that none has read. A loss of $x$ nats means: as uncertain as a choice among $e^x$
 # equally likely characters, the *perplexity*.
@@ -715,7 +715,7 @@ with torch.no_grad():
 claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_loss(3))
 
 # %% [markdown]
-# 128 units beat triples, and they are still learning. A table of fours needs less, 1.55, but has 34⁴ rows, 1.3 million.
+# The LSTM beats triples, and is still learning. A table of fours needs less, 1.55, but has 34⁴ = 1.3 million rows.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -836,7 +836,7 @@ from course_lib.primitives import carousel_gradient
 carousel_gradient = check("01.5", carousel_gradient)
 
 # %% [markdown]
-# In the plain network, back-propagation through time applies your step repeatedly, from the last time step to the first. Over 64 pixels of ten
+# Back-propagation through time applies `bptt_step` repeatedly, from the last time step to the first. Over 64 pixels of ten
 # digits, one pixel per step, the gradients of all parameters agree with autograd.
 
 # %%

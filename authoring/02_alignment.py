@@ -430,8 +430,9 @@ class AlignedDecoder(Decoder):
 # The key that it matches is still there, at another place, and gets the same weight.</details>
 # <details><summary>C. That of the last but one.</summary>
 #
-# Yes: the key now stands at the last place but one, and so does its weight. If the characters of the answer come through
-# attention, none can be right now. If they come through the last state, which the decoder also reads, nothing changes.</details>
+# Yes: the key now stands at the last place but one, and its weight with it. If the characters of the answer come through
+# attention, none can be right now. If they come through the last state, which the decoder also reads, nothing
+# changes.</details>
 
 # %%
 torch.manual_seed(0)
@@ -460,11 +461,12 @@ source(experiments.other_last_state)
 source(experiments.keys_reversed)
 
 # %% [markdown]
-# With attention, the loss falls to nearly zero where the other model has just learned what a date looks like. The last state no
-# longer matters: everything comes through attention.
+# With attention, the loss falls nearly to zero in the updates in which the other model learns what a date looks like. The
+# last state no longer matters: everything comes through attention.
 
 # %% [markdown] tags=["predict"]
-# With the last state, a character must survive the rest of the reading. In the *mean* of all states, each is one step away.
+# With the last state, a character must survive the rest of the reading. In the *mean* of all states, each character is one
+# step away.
 #
 # **Predict.** The decoder without attention gets the mean in place of the last state. Does it learn pairs as fast as attention?
 #
@@ -769,10 +771,10 @@ for i, n in enumerate(lengths.tolist()):
 # %% [markdown]
 # ## Reordering
 #
-# German puts the ones before the tens: *forty-two* is *zweiundvierzig*, "two-and-forty". An alignment that only moves forward in
-# the source would give the wrong order. The next cell trains the translator of section 1 on numbers below ten thousand, spelled
-# in both languages by `num2words`; a German number is one word, which we split into its parts. In the map, look for the step
-# back.
+# German puts the ones before the tens: *forty-two* is *zweiundvierzig*, "two-and-forty". An alignment that only moves forward
+# in the source would give the wrong order. The next cell trains the translator with attention, of section 6, on numbers
+# below ten thousand, spelled in both languages by `num2words`; a German number is one word, which we split into its parts. In
+# the map, look for the step back.
 
 # %% tags=["nbval-check-output"]
 numbers = number_words(2_500, 10, 400, seed=0, target="de")

@@ -352,7 +352,8 @@ claim(
 #
 # <details><summary>A. None: every page is read line by line.</summary>
 #
-# If the upper line has one digit, the second word is on the lower line. The schedule still looks at the top right.</details>
+# If the upper line has one digit, the second digit is on the lower line. The schedule still looks at the top
+# right.</details>
 # <details><summary>B. Those whose lines do not have two digits each.</summary>
 #
 # Yes. Where the next digit stands depends on how many there are on this line, and a fixed order cannot depend on the
@@ -462,8 +463,8 @@ others = figures.attends_to_named(attentive, task, corners.roll(1, 0))
 claim("03.q", inside=hits, elsewhere=others)
 
 # %% tags=["try-it"]
-# Try it: exchange the left and the right half of an image, or move it up or down.
-image = task.examples.test.images[16:17]
+# Try it: exchange the halves of other images, or move one up or down.
+image = task.examples.test.images[26:27]
 for name, seen in {"as it is": image, "exchanged": image.roll(21, dims=-1)}.items():
     print(f"{name:<12}{written(attentive, task, task.regions_of(seen))[0]}")
 

@@ -254,8 +254,8 @@ torch.testing.assert_close(mine.context, torchs)
 #
 # $$(0, 1 \mid 1, 0, 0) \begin{pmatrix} 1 & 0 \\ 0 & 1 \\ 0 & 0 \\ 0 & 0 \\ 0 & 0 \end{pmatrix} = (0, 1)$$
 #
-# The question "k1?" is $(0, 1 \mid 0, 0, 1)$. What must its query be, so that your softmax gives nearly all weight to equal keys?
-# What must $W_V$ pass on? And what of the question itself: its key is the one that it looks for.
+# The question "k1?" is $(0, 1 \mid 0, 0, 1)$. What must its query be, so that your softmax gives nearly all weight to equal
+# keys? What must $W_V$ pass on? And the question itself? Its key, too, is the one that it looks for.
 #
 # | name | shape |
 # | --- | --- |
@@ -289,8 +289,8 @@ print(f"right without training: {right.float().mean():.1%}")
 figures.show_lookup(look_up(*text).weights[0], *(each[0] for each in text))
 
 # %% [markdown]
-# Half of the weight of each question is on its pair. The other half is on the question itself, which has nothing to pass on. (The
-# pairs look up, too, and find themselves; nobody asks them. In section 7 every token has something to write.)
+# Half of each question's weight is on its pair, the other half on the question itself, which has nothing to pass on. (The
+# pairs look up, too, and find themselves, but nothing is read off there. In section 7 every token has something to write.)
 #
 # Training has to find such matrices. The layer takes the place of the GRU in the same `Reader` and loop, with 300 updates
 # instead of 2,000.
@@ -327,8 +327,8 @@ figures.show_lookup(learned[0].detach(), *(each[0] for each in text))
 # ## 4 Why divide by √d_k
 #
 # Take a query and a key whose features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$
-# products, so its variance is $d_k$ and its standard deviation $\sqrt{d_k}$. Long vectors make sharp weights, as in section 2,
-# although no one has learned anything yet.
+# products, so its variance is $d_k$ and its standard deviation $\sqrt{d_k}$. Long vectors make sharp weights, as in section
+# 2, although nothing has been learned yet.
 #
 # **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the divisor. How large is the largest
 # weight on average?
@@ -433,9 +433,9 @@ claim("04.h", masked=masked / data.ENTROPY, unmasked=unmasked / data.ENTROPY)
 #
 # ## 6 Several heads
 #
-# One softmax gives each query *one* set of weights, and the query receives one mixture. What if it needs two things? Let every
-# position of a word write two letters: the next letter, and the letter of the word backwards. Position 0 of "one" must write "n" and
-# "e", position 0 of "oen" must write "e" and "n".
+# One softmax gives each query *one* set of weights, and the query receives one mixture. What if it needs two things? Let
+# every position of a word write two letters: the next letter, and the one at its place in the reversed word. Position 0 of
+# "one" must write "n" and "e", position 0 of "oen" must write "e" and "n".
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A single head attends to both letters equally, with weights ½ and ½. What does position 0 receive for "one", and
@@ -951,6 +951,8 @@ rival.show_attention_rival(train_attention_rival, n_parameters, seeds=(0, 1, 2))
 
 # %% [markdown]
 # ## 13 A mask for padding
+#
+# A query of text $b$ may attend to the keys $j$ that stand before the end of this text:
 #
 # $$M_{b\,\cdot\,j} = [\, j < \mathrm{length}_b \,]$$
 #

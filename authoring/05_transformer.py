@@ -226,8 +226,9 @@ changes = [
 claim("05.f", layer=changes[0], batch=changes[1])
 
 # %% [markdown]
-# **The network** expands each token to $d_{ff}$ features, four times $d_{model}$ in the paper, and projects back (eq. 2). With
-# `torch.nn.Linear`'s shapes, `W_1` (d_ff, d_model) and `W_2` (d_model, d_ff), a product is `x @ W_1.mT`:
+# **The network** expands each token to $d_{ff}$ features and projects back (eq. 2). In the paper $d_{ff} = 4d$,
+# so these two matrices have $8d^2$ weights, and the four of an attention $4d^2$. With `torch.nn.Linear`'s shapes,
+# `W_1` (d_ff, d_model) and `W_2` (d_model, d_ff), a product is `x @ W_1.mT`:
 #
 # $$\mathrm{FFN}(x) = \mathrm{ReLU}(x W_1 + b_1)\, W_2 + b_2$$
 
@@ -432,10 +433,8 @@ class Transformer(nn.Module):
 # embedding and output matrix.</details>
 
 # %% [markdown] tags=["predict"]
-# In the paper, $d_{ff} = 4d$: the four matrices of an attention have $4d^2$ weights, the two of a network $8d^2$.
-#
-# **Predict.** What are the sums for? Take them away: each half returns the norm of its sublayer alone. The tokens of a sentence
-# start as random vectors and pass three untrained blocks. What has become of them?
+# **Predict.** What are the sums for? Take them away: each half returns the norm of its sublayer alone. The tokens of a
+# sentence start as random vectors and pass three untrained blocks. What has become of them?
 #
 # <details><summary>A. They are as different as before: the norm keeps their size.</summary>
 #
@@ -653,10 +652,10 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 #
 # ## 7 Where does it look?
 #
-# Is the second look in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first step, and
-# the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on the right, where
-# each character of the answer stands in the message. A letter with a dark frame is found as
-# well: a head can look at all the others, or know it as the one that is left.
+# Is the second look in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first
+# step, and the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on
+# the right, where each character of the answer stands in the message. Where a frame is dark, the letter can be found as
+# well: a head looks at all the other places of the key, or knows the letter as the one that is left.
 
 
 # %%
@@ -735,9 +734,10 @@ claim("05.look", whole=whole, cut=cut, beside=beside)
 # | keys and values | each head its own | each head its own | shared by groups of heads (GQA) |
 # | halves | encoder and decoder | decoder alone | decoder alone |
 #
-# RMSNorm divides by $\sqrt{\tfrac1d \sum_i x_i^2}$ and does not subtract the mean. SwiGLU is $(\mathrm{swish}(x W) \odot x V)\,
-# W_2$. Grouped queries make the cache of keys and values smaller. The norm still moves: Qwen3 also normalises queries and
-# keys (2025, https://arxiv.org/abs/2505.09388). In lecture 17 you write all of the right column.
+# RMSNorm divides by $\sqrt{\tfrac1d \sum_i x_i^2}$ and does not subtract the mean. SwiGLU is
+# $(\mathrm{swish}(x W) \odot x V)\, W_2$. Grouped queries make the cache of keys and values smaller. Norms still find new
+# places: Qwen3 also normalises queries and keys (2025, https://arxiv.org/abs/2505.09388). In lecture 17 you write all of the
+# right column.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -805,8 +805,9 @@ claim("05.look", whole=whole, cut=cut, beside=beside)
 # %% [markdown]
 # # Going further
 #
-# Each section stands on its own: what helps or hinders training (lecture 07 uses pre-norm, section 11), decoding, real sentences, and
-# two build tasks.
+# Each section stands on its own: what helps or hinders training (lecture 07 uses pre-norm, section 11), real sentences, beam
+# search, the word "it", and two build tasks. After a restart, sections 10 and 13 need the cells up to the first training in
+# section 6.
 
 # %% [markdown] tags=["predict"]
 # ## 10 Small positions
@@ -1039,9 +1040,9 @@ for width in (1, 2):
 
 
 # %% [markdown]
-# Where is a beam worth its price? Where the model hesitates. The Transformer *without* positions of section 6 reads a date as a bag
-# of characters: for 18 oct 1958, it has to guess whether the year is 1958 or 1985. A search needs two functions of it: the state
-# before the first token, and the next token's logits.
+# Where is a beam worth its price? Where the model hesitates. The Transformer *without* positions of section 6 reads a date as
+# a bag of characters: for 18 oct 1958, it has to guess whether the year is 1958 or 1985. A search needs two functions of the
+# model: one gives the state before the first token, the other the logits of the next token.
 
 
 # %%

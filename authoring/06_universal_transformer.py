@@ -15,8 +15,8 @@
 #
 # A Universal Transformer applies one block again and again, and each position decides when to halt.
 #
-# You will write the halting rule and the adaptive step of a model that adds binary numbers. Trained with eight steps, it takes
-# twenty where a carry travels that far; a stack of eight layers cannot follow. No later lecture needs this one.
+# You will write the halting rule and the adaptive step of a model that adds binary numbers. Trained with eight steps, it
+# takes up to twenty where a carry travels far; a stack of eight layers cannot follow. No later lecture needs this one.
 #
 # **Prerequisites:** lecture 05 (positions, blocks). **Time:** {minutes}. {measured}
 #
@@ -139,7 +139,8 @@ torch.manual_seed(0)
 eight_layers = learn(Stack(8).to(device()), nats_under(LOCAL), steps=800)
 
 # %% [markdown]
-# Now sums of numbers as long as the columns allow, in which one carry, or its absence, travels just $k$ columns; 200 for each $k$:
+# Now sums of numbers as long as the columns allow, in which one carry, or its absence, travels exactly $k$ columns; 200 for
+# each $k$:
 
 # %%
 distances = range(1, 20)
@@ -156,17 +157,17 @@ for k in (1, 4, 8, 9, 15):
     print(f"{k:>2} columns: {right['eight layers'][k - 1]:.2f}")
 
 # %% [markdown]
-# Up to eight columns the stack is right; from nine on it guesses, and no training can mend that. More layers would: but how many? A
-# number has as many digits as it likes.
+# Up to eight columns the stack is right; from nine on it guesses, and no training can mend that. More layers would, but how
+# many? There is no longest number.
 #
 # ## 2 One block, again and again
 #
 # The **Universal Transformer** gives each column several looks. It applies the same block at steps $t = 1, 2, \dots$: it is
 # recurrent in *depth*, whereas an RNN is recurrent along the sequence.
 #
-# **By hand.** A column asks the next lower one, and guesses "no carry" at first. The sum is 7 + 1, in binary digits
-# 0111 + 0001 = 1000; the table has the lowest column first, so read this from right to left. It shows the digits after each step,
-# with those in bold that are certain:
+# **By hand.** A column asks the next lower one, and guesses "no carry" at first. The sum is 7 + 1, in binary digits 0111 +
+# 0001 = 1000; the table has the lowest column first, so read the numbers from right to left. It shows the digits after each
+# step, in bold where they are certain:
 #
 # | columns, lowest first | 1 + 1 | 1 + 0 | 1 + 0 | 0 + 0 |
 # | --- | --- | --- | --- | --- |
@@ -207,8 +208,8 @@ for k in (1, 4, 8, 9, 15):
 # A position that never reaches $1 - \varepsilon$ halts at the last step allowed. Without $\varepsilon$, none could halt after a
 # single step, since a sigmoid never reaches 1.
 #
-# Each position has a **budget** of 1, and every step takes its h from it; the step that would overdraw it gets what is left. The
-# second bar halts at once: 0.995 is within ε of 1.
+# Each position has a **budget** of 1, and every step takes its h from it; the step that would overdraw it gets what is left.
+# In the figure, the position of the second bar halts at once: 0.995 is within ε of 1.
 
 # %% tags=["cover"]
 show_budgets([0.3, 0.5, 0.4, 0.9], [0.995, 0.5, 0.5, 0.5])
@@ -275,10 +276,10 @@ suspect = check("06.5", suspect)
 # ## 5 The whole model
 #
 # The next cell is a Universal Transformer around your functions, and its loss. The loss on the digits alone would let every
-# column take as many steps as it likes, so each pays a *price* (Graves: time penalty) for its **ponder cost** $\rho = N + R$, 3.2
-# in the example above. $N$ is a count and has no gradient, but $R$ has: raise the first h from 0.3 to 0.4, and $R$ falls from 0.2 to
-# 0.1. Training does so until the sum reaches $1 - \varepsilon$ one step sooner; then $N$ falls by 1. At first the price is 0, so that
-# columns do not learn to halt before they have learned to add.
+# column take all steps, so each column pays a *price* (Graves: time penalty) for its **ponder cost** $\rho = N + R$, 3.2 in
+# the example above. $N$ is a count and has no gradient, but $R$ has: raise the first h from 0.3 to 0.4, and $R$ falls from
+# 0.2 to 0.1. Training does so until the sum reaches $1 - \varepsilon$ one step sooner; then $N$ falls by 1. At first the
+# price is 0, so that columns do not learn to halt before they have learned to add.
 
 
 # %%
@@ -449,13 +450,13 @@ claim(
 )
 
 # %% [markdown]
-# Under the local mask, a column waits until its carry is decided: as long for a 0 as for a 1. On average that is two steps of eight: an
-# implementation that takes halted columns out of the batch, as Mixture-of-Recursions does, has a quarter of the work. (Ours computes
-# them, too, and saves nothing.)
+# Under the local mask, a column waits until it is decided whether it receives a carry: as long for the absence of a carry as
+# for a carry. On average that is two steps of eight: an implementation that takes halted columns out of the batch, as
+# Mixture-of-Recursions does, has a quarter of the work. (Ours computes them, too, and saves nothing.)
 #
-# Now look at one sum. Each row is a column, and the shades are the weights $p$ of its steps. From the third column on, they halt on a
-# diagonal: you see the carry arrive, one column in each step. Much of the weight is on step 1, when a waiting column knows nothing
-# yet: an early h lowers $R$, and so the price.
+# Now look at one sum. Each row is a column, and the shades are the weights $p$ of its steps. From the third on, the
+# columns halt on a diagonal: you see the carry arrive, one column in each step. Much of the weight is on step 1, when
+# a waiting column knows nothing yet: an early h lowers $R$, and so the price.
 
 # %% tags=["cover"]
 show_steps(models["local"], 31, 1, LOCAL)
@@ -539,7 +540,7 @@ explore(draw_steps, ones=(1, 10, 1))
 #
 # - **Shared weights.** ALBERT (Lan et al. 2019, https://arxiv.org/abs/1909.11942) is a BERT with one block for all its layers and
 #   a fixed number of steps.
-# - **The same task.** Trained on 40 symbols and tested on 400, the Universal Transformer of Dehghani et al. also fails: it adds hardly
+# - **The same task.** Trained on 40 symbols and tested on 400, the Universal Transformer of Dehghani et al. fails: it adds hardly
 #   any number without a mistake, and the convolutional Neural GPU adds all (their table of algorithmic tasks).
 # - **Halting as a probability.** PonderNet (Banino et al. 2021, https://arxiv.org/abs/2107.05407) learns a distribution over the
 #   step to halt at and trains on its expected loss: it needs neither a remainder nor a mixture of states.
@@ -561,12 +562,13 @@ explore(draw_steps, ones=(1, 10, 1))
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
+# Nothing later depends on these sections. Each needs only the core, but *A fixed number of steps* also needs the layer that
+# *What a column should see* defines. Their exercises are extra points.
 
 # %% [markdown]
 # ## What a column should see
 #
-# Under the causal mask, a single layer could do it.
+# In principle, a single layer of attention can add, too. Can it learn to, and what must it not see?
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One layer of self-attention sees all columns at once. To which columns must a column attend, so that it can
@@ -625,7 +627,7 @@ gru = learn(Recurrent().to(device()), nats_under(LOCAL))
 # What misleads the layer in sums of twenty digits? For each digit, we empty columns (0 + 0) that cannot matter to it: those above,
 # those more than ten below, or both. (Digits whose carry comes from farther away are not judged.)
 #
-# **Predict.** Which columns must be emptied, so that more sums become right?
+# **Predict.** Which columns must be emptied so that the most sums become right?
 #
 # <details><summary>A. None helps: the right digit does not depend on these columns.</summary>
 #
@@ -696,9 +698,9 @@ claim(
 # Where every step looks down, what is above can never arrive.</details>
 
 # %% [markdown]
-# The table holds the recorded study `06_direction`: the model of section 5, at a price of 0.01 from the start, under all four masks,
-# three trainings each. (Under the local mask with seed 0, the columns learned to halt before they had learned to add, in one of six
-# trainings.)
+# The next table shows the recorded study `06_direction`: the model of section 5, at a price of 0.01 from the start, under
+# all four masks, three trainings each. (In another training, under the local mask, the columns learned to halt before they
+# had learned to add, one of six in all.)
 
 # %% tags=["nbval-check-output"]
 study = recorded("06_direction")
@@ -738,8 +740,8 @@ claim(
 # mask hides only them and mends most of it, and emptying them helps as well (there, far carries are not judged). Patience does not: without a mask,
 # from 1,200 to 3,600 updates, the short sums become perfect and the long ones worse, in all three trainings.
 #
-# Does it need adaptive steps? The study also trains rivals under the causal mask: eight fixed steps of one block, eight *separate*
-# layers with nearly eight times the weights, and the single layer.
+# Does the task need adaptive steps? The study also trains rivals under the causal mask: eight fixed steps of one block,
+# eight *separate* layers with nearly eight times the weights, and the single layer.
 
 # %% tags=["nbval-check-output"]
 RIVALS = {
@@ -772,8 +774,8 @@ claim(
 # %% [markdown]
 # ## The price of a step
 #
-# The ponder cost of a position is $\rho = N + R$. Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the
-# time penalty), is added to the loss.
+# In section 5, the mean of the ponder cost $\rho = N + R$ over the positions, multiplied by a price (Graves calls it the
+# time penalty), was added to the loss.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** $N$ is a count: it does not change when $h$ changes a little. What is the gradient of $\rho = N + R$ with respect
@@ -810,8 +812,9 @@ print(f"cost {cost.item():.1f}, gradient {h.grad.tolist()}")
 # A column that waits for a carry needs its steps, and each of them would now cost more than the digit is worth.</details>
 # <details><summary>B. It halts at once and adds badly.</summary>
 #
-# Yes. After one step $\rho = 1 + 1$, after two $2 + (1 - h_1)$: the second costs $1 - h_1$, the weight that it gets. If the digit is
-# read after it alone, that is 1, and a guessed digit costs only ln 2 = 0.69 nats.</details>
+# Yes. After one step $\rho = 1 + 1$, after two $2 + (1 - h_1)$: the second step costs $1 - h_1$, which is the weight that it
+# gets. If the digit is read after the second step alone, this is 1, and a guessed digit costs only ln 2 = 0.69
+# nats.</details>
 # <details><summary>C. It learns the same, only more slowly.</summary>
 #
 # The price is part of the loss, so it also changes what the model learns.</details>
@@ -866,8 +869,8 @@ from course_lib.models import shared_encoder
 shared_encoder = check("06.4", shared_encoder)
 
 # %% [markdown] tags=["predict"]
-# The next model takes four steps under the causal mask; nothing in it halts. After the training it takes another number of steps,
-# and so does your adaptive model with the local mask, whose columns may now go on for twelve steps.
+# The next model takes four steps under the causal mask; nothing in it halts. After the training it takes other numbers of
+# steps, and so does your adaptive model with the local mask, whose columns may now go on for twelve steps.
 #
 # **Predict.** Trained for four steps, the fixed model takes twelve. What happens to its sums?
 #
@@ -936,9 +939,9 @@ claim("06.j", four=four, twelve=twelve, eight=eight, adaptive=adaptive)
 # %% [markdown] tags=["try-it"]
 # ## Build it
 #
-# **Build task (30 minutes, 12 points).** Now write the whole model and its training loop, starting from an empty cell, without scrolling
-# up. You may use your functions and the library's `Block`, but not its
-# `Universal` or `AdaptiveSteps`. A block of width 32 with four heads, called as `block(x, mask)`, is
+# **Build task (30 minutes, 12 points).** Now write the whole model and its training loop, starting from an empty cell,
+# without scrolling up. You may use your functions and the library's `Block`, but not its `Universal` or `AdaptiveSteps`. A
+# block of width 32 with four heads, called as `block(x, mask)`, is
 # `Block(SelfAttention(MultiHead(32, 4, fused_scaled_dot_product_attention)), FeedForward(32, 64), 32)`.
 #
 # The model learns sums of **six** digits in 13 columns. The check calls `train_adder(columns, digits, n_steps, n_updates)`

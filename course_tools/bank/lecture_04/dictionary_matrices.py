@@ -22,7 +22,7 @@ def dictionary_matrices(
     Float[Tensor, "n_keys d"],
     Float[Tensor, "n_values d"],
 ]:
-    """Set W_q, W_k and W_v such that scaled dot-product attention looks the values of keys up.
+    """Set W_q, W_k and W_v such that scaled dot-product attention looks up the values of keys.
 
     A token x is two one-hot vectors side by side: of its key, n_keys numbers, and of its value, n_values + 1 numbers, the last
     of them for the blank of a question. Attention is called with q = x @ W_q.mT, k = x @ W_k.mT and v = x @ W_v.mT.
@@ -73,7 +73,7 @@ def makes_the_values_large(n_keys, n_values):
 
 @wrong.part
 def passes_the_key_on(n_keys, n_values):
-    """Your W_v reads the key: a pair that was found passes its key on, which the question knew. The values stand in the columns
+    """Your W_v reads the key: a pair that was found passes on its key, which the question knew. The values stand in the columns
     from n_keys on."""
     W_k = torch.eye(n_keys, n_keys + n_values + 1)
     return 20 * W_k, W_k, torch.eye(n_values, n_keys + n_values + 1)
