@@ -15,8 +15,8 @@
 #
 # A GPT learns to predict the next token; to do that well, it learns to find a rule in its prompt and to apply it.
 #
-# You will write its loss, read a whole GPT on one page, take a layer away and put back what it lacks, set a head's weights by
-# hand, and write the whole model yourself from an empty cell.
+# You will write its loss, read a whole GPT on one page, take away a layer and supply what is then missing, set a head's
+# weights by hand, and write the whole model yourself from an empty cell.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** {minutes}. {measured}
 #
@@ -135,7 +135,7 @@ for name, nats in parts.items():
 
 # %% [markdown]
 # Attention brings in earlier letters, the network combines what the sum keeps, a second layer goes on from there. In the last
-# row each part *replaces* what it read, and learns far more slowly: 2.21 after 1,200 updates.
+# row each part *replaces* what it read, and the model learns far more slowly: 2.21 after 1,200 updates.
 #
 # A GPT is this with $L$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
 #
@@ -329,8 +329,8 @@ hand_made = orders.accuracy_on_orders(by_hand, task.test)
 print(f"your head, without one trained weight: {hand_made:.2f} of the repeated steps")
 
 # %% [markdown]
-# `W_K` reads what an earlier layer wrote. If this is the reason, the single layer lacks one thing only: tokens that know their
-# predecessor. Let us hand that over, by an embedding with 288 weights.
+# `W_K` reads what an earlier layer wrote. If that layer is needed for nothing else, the single layer lacks one thing only:
+# tokens that know their predecessor. An embedding with 288 weights supplies that.
 
 
 # %%
@@ -418,8 +418,8 @@ claim(
 # %% [markdown] tags=["try-it"]
 # So the previous-token head is a cause. The heads of layer 2 share their work.
 #
-# **Try it.** Invent an order of A to H, stop in the middle of its second round, and read what the GPT expects next. Contradict
-# yourself. Ask for a letter that the prompt has not shown: where does the head look?
+# **Try it.** Invent an order of A to H, stop in the middle of its second round, and read what the GPT expects next.
+# Contradict yourself. End with a letter that the prompt has not shown before.
 
 # %% tags=["try-it"]
 orders.print_next_letter(gpt, "ACEGBDACEG")
@@ -444,9 +444,9 @@ claim(
 # Two layers stay near a guess for 100 updates, then jump, as Olsson et al. saw in large models; told the preceding token, one
 # layer jumps at once.
 #
-# Part of what one layer has is counting: in a circle of eight, a letter returns after eight steps, unless there is a jump.
-# What carries it further is open. The LSTM learns the task, too: attention over tokens that know their predecessor is the
-# short way, not the only one.
+# Part of what one layer has learned is counting: in a circle of eight, a letter returns after eight steps, unless there is a
+# jump. What carries it further is open. The LSTM learns the task, too: attention over tokens that know their predecessor is
+# the short way, not the only one.
 #
 # ## 6 Let it write
 #
@@ -460,10 +460,10 @@ claim(
 # The text is Python's own language reference; its characters are the tokens. The model is a GPT twice as wide, with
 # two aids that save updates: it is told the preceding character, and it rotates queries and keys by their positions (lecture
 # 05); the position vectors start at 0. While it learns, it writes.
-# (Without them it needs 2.16 to 2.18 bits.)
 #
-# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. The rivals are counts of
-# the same text: of runs of six characters, and those of Kneser and Ney (section 14).
+# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. (Without the two aids, the
+# GPT needs 2.16 to 2.18 bits.) The rivals are counts of the same text: of runs of six characters, and those of Kneser and Ney
+# (section 14).
 
 
 # %%
@@ -550,8 +550,7 @@ claim("07.ll", gpt=gpt_bits, lstm=lstm_bits, counts=counts_bits)
 print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 
 # %% [markdown]
-# So has an LSTM of as many weights. Counts that also count all that was written before, earlier plays included, need 1.94, as
-# does the GPT.
+# So has an LSTM of as many weights. Counts that go on counting in the new plays need 1.94 bits, about as few as the GPT.
 #
 # ## 7 Build it
 #
@@ -635,8 +634,8 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # It had as many as the two layers; with 288 more, of the right kind, it succeeds.</details>
 # <details><summary>B. Its query can be compared with a letter, but not with the letter before it.</summary>
 #
-# Right. Key and value come from the same token, and the answer does not contain the question. What positions alone tell it
-# is right in 0.36 of the steps.</details>
+# Right. Key and value come from the same token, and the answer does not contain the question. A rule that knows only
+# positions is right in 0.36 of the steps.</details>
 # <details><summary>C. It cannot see the positions.</summary>
 #
 # It has a vector for each position. But the earlier copy may be at any distance.</details>
@@ -831,7 +830,7 @@ print(f"28 letters: {saved:.1f} times fewer multiply-adds with the cache")
 # keys and values, and `attention` repeats them: `k = k.repeat_interleave(n_heads // n_groups, dim=1)`, and the same for `v`.
 
 # %% tags=["try-it"]
-for n_groups in (96, 8, 1):  # try 64 and 2
+for n_groups in (96, 8, 1):  # try 32 and 2
     stored = 2 * GPT_3.n_layers * n_groups * (GPT_3.d_model // GPT_3.n_heads)
     gigabytes = stored * 2 * 2_048 / 1e9
     print(
@@ -932,7 +931,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # <details><summary>C. It follows true and false examples in half of the cases each.</summary>
 #
 # Of an order that it has never read, it cannot know which examples are true: both are followed alike.</details>
-#
+
+# %% [markdown]
 # So false examples alone refute nothing that the model knows. A harder test puts one true round of the order first, such as
 # `ADBCHEGFA`, and the false examples after it. Now the prompt contradicts itself: which of the two wins?
 

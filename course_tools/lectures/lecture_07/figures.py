@@ -55,7 +55,7 @@ def show_answers(true: Sequence[LetterAnswers], false: Sequence[LetterAnswers], 
         "true examples": (n_shots, by_order),
         "false examples, followed": (n_shots[1:], alone[1:]),
         "round, then false: the round": (n_shots, kept),
-        "… : the examples": (n_shots[1:], against[1:]),
+        "round, then false: examples": (n_shots[1:], against[1:]),
     }
     show(
         curves(drawn, "examples in the prompt", "fraction of the answers", across={"a guess among 8": 1 / len(LETTERS)}),
