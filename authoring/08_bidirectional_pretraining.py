@@ -15,7 +15,7 @@
 #
 # BERT learns from text without labels by filling gaps from both sides; then a few labels are enough to fine-tune it.
 #
-# You will write BERT's masking, loss and head, train a small BERT beside a GPT of the same size, let it write a date gap by
+# You will write BERT's masking, loss and head, train a small BERT beside a GPT of the same size, let it write dates, gap by
 # gap, and fine-tune it on labels in one language for texts in five others.
 #
 # **Prerequisites:** lectures 04 (self-attention), 05 (the Transformer) and 07 (GPT). **Time:** {minutes}. {measured}
@@ -84,8 +84,8 @@ for pair in known[:5]:
 # %% [markdown]
 # ## 2 Why the answer must be hidden
 #
-# Why not train one language model without its causal mask? Each position would see the very word that it must predict. Then hide
-# each word from its own position only?
+# Why not train one language model without its causal mask? Each position would see the very word that it must predict. What
+# if each word is hidden from its own position only?
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A text has three words. Each layer replaces the state of each word by the mean of the states of the *other* two. How
@@ -290,10 +290,10 @@ _ = fit(
 )
 
 # %% [markdown]
-# Now the test: in new days, one token at a time is hidden. (While BERT trained, a quarter of the tokens was, at times a year in both
-# sentences; here it needs less.) Two more rivals have no network. "counts" is the table of section 1, smoothed as by Kneser and Ney;
-# more neighbours than one on either side do not help. "words" is a softmax regression, which is told which words stand in either
-# sentence and which beside the gap.
+# Now the test: in new days, one token at a time is hidden. (In training, a quarter of the tokens was hidden, at times the
+# year in both sentences; so BERT needs fewer nats here.) Two more rivals have no network. "counts" is the table of section 1,
+# smoothed as by Kneser and Ney; more neighbours than one on either side do not help. "words" is a softmax regression, which
+# is told which words stand in either sentence and which beside the gap.
 
 # %% tags=["nbval-check-output"]
 source(date_pairs.nats_of_hidden)
@@ -445,9 +445,9 @@ claim(
 )
 
 # %% [markdown]
-# One at a time is what matters; here the order matters little. This is how **masked diffusion** models write: LLaDA (Nie et al. 2025)
-# is trained by BERT's loss with a rate between 0 and 1, drawn anew for each text, starts from gaps alone and fills the surest
-# first, several in a step. With 8 billion weights it rivals GPTs of its size.
+# What matters is to fill one gap at a time; here the order matters little. This is how **masked diffusion** models write:
+# LLaDA (Nie et al. 2025) is trained by BERT's loss with a rate between 0 and 1, drawn anew for each text, starts from gaps
+# alone and fills the surest first, several in a step. With 8 billion weights it rivals GPTs of its size.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Let BERT write from gaps alone. Hide a word in the middle. Give the two sentences different years: does this change what
@@ -487,8 +487,8 @@ explore(figures.head_map(heads), layer=(1, 2), head=(1, 4), text=(1, 3))
 # test dates are in the five other languages. Every number becomes [MASK]: what is left is the name of a month, in half of the dates
 # with a weekday. So the task is to know the months of five languages from labels in a sixth.
 #
-# **Fine-tuning** adds a small head and trains *all* weights. BERT's head reads the state of [CLS], which attends to every token. (No loss
-# of our pre-training has read it; in the paper, next-sentence prediction did.)
+# **Fine-tuning** adds a small head and trains *all* weights. BERT's head reads the state of [CLS], which attends to every
+# token. (No loss of our pre-training used it; in the paper, next-sentence prediction did.)
 #
 # $$\text{logits} = W \tanh(W_p\, h_{[\mathrm{CLS}]} + b_p) + b$$
 #
@@ -602,15 +602,15 @@ svd = [found[f"SVD, {n} directions"] for n in (12, 48)]
 claim("08.svd", twelve=svd[0], more=svd[1])
 
 # %% [markdown]
-# Labels in one language, answers in five others. Most of it is in the frozen states: the pre-training has put the months of all languages
-# side by side, and the labels only name them.
+# Labels in one language, answers in five others. Most of it is in the frozen states: the pre-training has put the names that
+# a month has in all languages side by side, and the labels only name the season.
 #
 # **The translations did this.** The control: train a BERT on texts whose two sentences name *different* days, and it finds as few seasons
 # as the untrained one (0.27 to 0.31, in one training of 1,000 updates); on the true pairs, as many updates reach 0.46 to 0.57.
 #
 # No network is needed to use the pairs: the SVD with 12 directions is always right and **better than BERT**; with 48, it is little better
-# than TF-IDF alone. BERT needs no such choice, and the same weights also write dates; but whoever knows that months decide needs no
-# BERT here.
+# than TF-IDF alone. BERT needs no such choice, and the same weights also write dates; but if one knows that only the month
+# decides, one needs no BERT here.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
@@ -631,7 +631,8 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 #
 # <details><summary>A. A model that generates better text.</summary>
 #
-# Trained at one rate, it has rarely seen a text of gaps alone. Masked diffusion (section 6) draws the rate to mend this.</details>
+# Trained at one rate, it has rarely seen a text of gaps alone. Masked diffusion (section 6) draws the rate at random to mend
+# this.</details>
 # <details><summary>B. States that depend on both sides of each token, in every layer.</summary>
 #
 # Right. Tasks on a given text profit from such states; the price is fewer targets in each update.</details>

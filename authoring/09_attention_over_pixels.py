@@ -97,8 +97,8 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 # A colour is right if, of the four, it is nearest to that of the kind. The network sees the whole picture, and after 600 updates it is
 # right about one creature in four, as a guess is. It needs far more time: with 2,000 updates it reaches 0.38 to 0.45 in the recorded study of section 5, with 5,000, in one training, 0.63.
 #
-# **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to each of
-# them?
+# **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to a grey
+# creature?
 #
 # <details><summary>A. The mean of the colours that are possible, something dull.</summary>
 #
@@ -164,9 +164,9 @@ ringed = weights[row * 72 + column].view(48, 72)
 figures.show_non_local_means(images, photo, ringed, row, column)
 
 # %% [markdown] tags=["predict"]
-# The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own. It is
-# attention: the patch is query and key, the colour is the value. Content is better than nearness here, and both together are better
-# than either: lecture 10 builds on this. A patch says more than a pixel. In a crowd, nearness says nothing.
+# The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own.
+# This is attention: the patch is query and key, the colour is the value. Content is better than nearness here, both together
+# are better than either (lecture 10 builds on this), and a patch says more than a pixel. In a crowd, nearness says nothing.
 #
 # **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
 # cells, weighted by how alike their *pixels* are. What colour does a grey creature get?
@@ -545,10 +545,10 @@ claim("09.d", saved=saved)
 # %% [markdown]
 # The left form holds two matrices of 1,936 × 1,936 numbers, the scores and the scores divided by N. The right form holds none.
 #
-# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The matrix
-# $\phi^\top g = \sum_j \phi_j g_j^\top$ of 32 × 32 numbers is a memory: each creature writes its value $g_j$ under its key $\phi_j$, and a
-# query reads $\sum_j (\theta^\top \phi_j)\, g_j$, the value of its own kind if the keys of other kinds are orthogonal to it. Lecture 14 is
-# about this memory: how much goes in, and how it is read.
+# And does this form find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower
+# start. The matrix $\phi^\top g = \sum_j \phi_j g_j^\top$ of 32 × 32 numbers is a memory: each creature writes its value
+# $g_j$ under its key $\phi_j$, and a query reads $\sum_j (\theta^\top \phi_j)\, g_j$, the value of its own kind if the keys
+# of other kinds are orthogonal to it. Lecture 14 is about this memory: how much goes in, and how it is read.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
@@ -852,8 +852,8 @@ claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
 #
 # *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are
 # the rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$. *EE*,
-# figure 2: "the dot-product version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then
-# not needed (09.d).
+# figure 2: "the dot-product version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is
+# then not needed (section 7).
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3

@@ -15,9 +15,10 @@
 #
 # In local attention each pixel attends to the pixels in a window around it.
 #
-# Such windows are older than the network that this lecture follows (Parmar et al. 2018, https://arxiv.org/abs/1802.05751), and
-# everywhere: Swin attends within blocks of an image, language models such as Gemma 3 within windows of a text. You will write the
-# windows, their mask, the relative positions and the attention, and train a filter that removes noise and keeps edges.
+# Such windows are older (Parmar et al. 2018, https://arxiv.org/abs/1802.05751) than the network that this lecture follows
+# (Ramachandran et al. 2019), and today they are everywhere: Swin attends within blocks of an image, language models such as
+# Gemma 3 within windows of a text. You will write the windows, their mask, the relative positions and the attention, and
+# train a filter that removes noise and keeps edges.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
 #
@@ -57,9 +58,9 @@ from course_tools.notebook.training_curve import trained_with_losses
 # The image below is stained glass: twenty panes of one colour each on 32 × 32 pixels, with noise of standard deviation 0.2 in every
 # channel. A network should restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
 # each pixel, 1,030 parameters. `learn` is the loop of the whole lecture: eight new images of 16 × 16 pixels and six panes in every
-# update, Adam, a learning rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Each network
-# has the best of a few rates. Quality is the peak signal-to-noise ratio in dB: 10 dB more is a tenth of the squared error,
-# 0.5 dB more leaves 89 % of it.
+# update, Adam, a learning rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Each
+# network has the best of a few learning rates. Quality is the peak signal-to-noise ratio in dB: 10 dB more is a tenth of the
+# squared error, 0.5 dB more leaves 89 % of it.
 
 
 # %%
@@ -313,7 +314,8 @@ print(f"56 × 56 pixels, windows of 7 × 7: {held:.0f} MB; without copies {less:
 # The area grows on all sides: a layer adds one ring.</details>
 # <details><summary>C. 49.</summary>
 #
-# Yes, 7 × 7: one pixel more in each direction, 3 × 3, 5 × 5, 7 × 7. In a text with three tokens before each, three layers reach 9 back.</details>
+# Yes, 7 × 7: one pixel more in each direction, 3 × 3, 5 × 5, 7 × 7. In a text in which each token attends to three before it,
+# three layers reach nine tokens back.</details>
 
 
 # %%
@@ -502,8 +504,8 @@ claim(
 # training finds this division.
 #
 # What training has found can be taught to the filter that learns nothing: leave the pixel itself out of its average. And a query that
-# is one noisy pixel cannot know its pane; in a second layer it is compared by colours that the first has smoothed. So we stack two layers
-# with windows of 3 × 3, which see 5 × 5 together (1,747 parameters), and filter twice as well.
+# is one noisy pixel cannot know its pane; in a second layer it is compared by colours that the first has smoothed. So we
+# stack two layers with windows of 3 × 3, which see 5 × 5 together (1,747 parameters), and apply the bilateral filter twice.
 
 
 # %% tags=["nbval-check-output"]
@@ -539,7 +541,7 @@ claim(
 )
 
 # %% [markdown]
-# **One layer compares what it is given, a second compares the results.** It is one reason to stack layers.
+# **One layer compares what it is given, a second compares the results.** This is one reason to stack layers.
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
@@ -580,8 +582,8 @@ claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide, taught
 
 # %% [markdown]
 # **With 1,000 parameters, attention is the right tool here: it computes a kernel where a convolution stores kernels for many cases.** But
-# parameters are not time: convolutions with twenty times as many come within 0.5 dB after as many updates, each in half the time, and in
-# one training of 5,000 updates they led. Where a larger network is welcome, take it.
+# parameters are not time: convolutions with twenty times as many come within 0.5 dB after as many updates, each update in
+# half the time, and in one training of 5,000 updates they led. Where a larger network is welcome, take it.
 #
 # **Count them.** A layer with 64 features in and out, of which 32 meet the row vectors and 32 the column vectors:
 #
@@ -590,8 +592,8 @@ claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide, taught
 # | convolution | size² · 64² | 36,864 | 200,704 |
 # | local attention | 3 · 64² + 2 · size · 32 | 12,480 | 12,736 |
 #
-# The filter was trained on nothing but drawn glass. Here is a photograph. (`flower.jpg` by vultilion,
-# [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
+# `Denoiser` was trained on nothing but drawn glass. Here is a photograph. (`flower.jpg` by vultilion, [CC BY
+# 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 # %%
 photo = photographs((64, 96))[1:]

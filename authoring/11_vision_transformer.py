@@ -147,10 +147,10 @@ claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 # %% [markdown]
 # The first question is *local*: a window of 21 pixels shows most of two neighbouring cells, pin and symbol. So this network
 # recognises pins and symbols. The second question is a *relation between two places*. Where the two touch, a window shows
-# both, and the network learns to compare them; elsewhere no window does. The pooling keeps *that* there is a heart on green,
-# and *that* there is a green pin, and a linear layer adds such facts up; but neither of them alone speaks for the heart. (Who
-# names one of the four symbols at random is right in 0.25, the *bag of symbols* of the next figures.) We need a layer in which
-# each place can look at every other and compare.
+# both, and the network learns to compare them; elsewhere no window shows both. The pooling keeps *that* there is a heart on
+# green, and *that* there is a green pin, and a linear layer adds such facts up; but neither of them alone speaks for the
+# heart. (A random one of the four symbols is right in 0.25: the *bag of symbols* of the next figures.) We need a layer in
+# which each place can look at every other and compare.
 #
 # ## 2 Patches as tokens
 #
@@ -172,7 +172,7 @@ claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 # Yes, $P^4$: $P^2$ times fewer queries, each with $P^2$ times fewer keys.</details>
 
 # %% [markdown]
-# (Computing and using them is 0.06 of a layer's 1.45 billion multiply-adds, at a width of 768; projections and network are the
+# (The weights cost 60 million of a layer's 1.45 billion multiply-adds, at a width of 768; projections and network cost the
 # rest.)
 #
 # **By hand.** A grey picture of 4 × 4 pixels holds the numbers 0 to 15, row by row. With $P = 2$ it has four patches. Each is
@@ -309,7 +309,7 @@ vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 # covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last one needs no
 # training: it answers as for the known map that is nearest in its pixels.
 #
-# **Predict.** Who needs the fewest updates to answer about maps on which pin and entry do not touch?
+# **Predict.** Which needs the fewest updates to answer about maps on which pin and entry do not touch?
 #
 # <details><summary>A. The convolutions that see all: nothing is hidden from them.</summary>
 #
@@ -341,7 +341,8 @@ right["nearest map"] = [(nearest == unseen.colour)[far].float().mean().item()]
 show_seeds(right, "right answers", "pin and entry apart", {"a bag of symbols": 0.25})
 
 # %% [markdown]
-# That was after 600 updates with the same 6,144 maps, for one seed. To the end, with new maps in each of 2,400 updates:
+# That was one seed, after 600 updates with the same 6,144 maps. A recorded study has three, and new maps in each of 2,400
+# updates:
 
 # %%
 ends = recorded("11_maps")
@@ -360,8 +361,8 @@ claim(
 
 # %% [markdown]
 # **Attention is the right tool here because the answer compares two places that may be anywhere**: any two tokens meet in one
-# layer. The Vision Transformer passes 0.9 with each of the seeds, after 500, 600 and 2,100 updates. The convolutions can learn
-# it, too: with two seeds, after 900 and 2,100 updates; with the third they stop at half.
+# layer. The Vision Transformer passes 0.9 of all maps with each of the seeds, after 500, 600 and 2,100 updates. The
+# convolutions can learn it, too: with two seeds, after 900 and 2,100 updates; with the third they stop at half.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Where it looks
@@ -382,10 +383,10 @@ claim(
 # everything at once in one layer. Of this width, one layer names 0.39 of the symbols in one training.)</details>
 
 # %% [markdown]
-# Two layers suffice. How does this model do it? In layer 1 an entry reads the pin, whatever its colour, and the feed-forward
-# network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows both, for a map
-# that the model has never seen: what each cell takes from the pin in layer 1 (in one head), and what the class token takes
-# from each cell in layer 2.
+# Two layers suffice. How does this model do it? In layer 1 every entry reads the pin, whatever its own colour, and the
+# feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
+# both, for a map that the model has never seen: what each cell takes from the pin in layer 1 (in one head), and what the
+# class token takes from each cell in layer 2.
 #
 # A weight shows where a token looks, not whether the answer needs it. So the pin is then hidden from all other tokens, in one
 # layer only.
@@ -463,7 +464,7 @@ explore(draw_map, number=(0, 999, 1))
 # behind them is now in pieces.</details>
 # <details><summary>B. One in eight: its positions no longer fit.</summary>
 #
-# Each position vector is still added to the patch that is now there. The pin and the entries were anywhere before,
+# Each position vector is still added to the patch that is now there. The pin and the entries could be anywhere before,
 # too.</details>
 # <details><summary>C. About one in four: it finds the symbols, and not the one of the right colour.</summary>
 #
@@ -571,10 +572,11 @@ claim(
 )
 
 # %% [markdown]
-# The largest of the 49 numbers is that of the cell to the left: each entry asks whether the pin is there. **What the Vision
-# Transformer lacks next door is not convolution, but a weight that all neighbours share.** Position vectors learn it for every
-# cell anew, and more maps do not soon help: with new ones in each of 2,400 updates, they are right about 0.35 (recorded).
-# Published ViTs see enough pictures: their position vectors become most similar along rows and columns (paper, figure 7).
+# The largest of the 49 numbers of layer 1 is that of the cell to the left: each entry asks whether the pin is there. **What
+# the Vision Transformer lacks here is not convolution, but a weight that all pairs of neighbours share.** Position vectors
+# learn it for every pair anew, and more maps hardly help: with new ones in each of 2,400 updates, 0.35 of the answers are
+# right (recorded). Published ViTs see enough pictures: their position vectors become most similar along rows and columns
+# (paper, figure 7).
 
 # %% [markdown] tags=["predict"]
 # ## 7 Few pictures
@@ -622,8 +624,8 @@ least = least_lead("CNN, all positions", "ViT", ["250", "1,000", "4,000"])
 claim("11.few", least=least)
 
 # %% [markdown]
-# A digit in the middle of a small grey picture needs no relation between distant places: who copies the label of the nearest
-# of 4,000 known digits is right in 0.94 to 0.95, as often as the Vision Transformer. For few pictures with local patterns,
+# A digit in the middle of a small grey picture needs no relation between distant places: copying the label of the nearest of
+# 4,000 known digits is right in 0.94 to 0.95, as often as the Vision Transformer. For few pictures with local patterns,
 # choose convolutions, or what is usual today: a Vision Transformer that others have trained on very many pictures stays
 # frozen, and a linear head learns from its features.
 

@@ -16,8 +16,8 @@
 # DETR detects the objects of an image as a *set*: each of its queries predicts one object or none, and the loss first matches
 # queries with objects.
 #
-# You will write the decoder layer of DETR, its matching and its set loss, and train a detector on crowds in which two creatures
-# share one place, and the usual remedy against duplicates removes one of them.
+# You will write the decoder layer of DETR, its matching and its set loss, and train a detector on crowds in which two
+# creatures may share one place, where the usual remedy against duplicates removes one of them.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
 #
@@ -67,8 +67,8 @@ unseen = draw_crowds(300, 10 * SEED + 1, unseen=True)
 figures.show_scenes(unseen, (3, 16))
 
 # %% [markdown]
-# Do we need a network? Cut each scene into patches of one colour, join near fragments of it, and let a support vector machine say
-# what each is.
+# Do we need a network? Cut each scene into patches of one colour, join fragments of the same colour that lie near each other,
+# and let a support vector machine say what each is.
 #
 # A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
 # their union; a second detection of the same object counts as wrong. Go down the list by confidence: **precision** is the share of the
@@ -217,8 +217,9 @@ claim(
 )
 
 # %% [markdown]
-# There are duplicates, and NMS at 0.5 makes it worse: with them it removes one of two creatures that share a place. At 0.6, as FCOS has
-# it, more remain. To predict each creature *once*, exactly one query must be trained on it. Which one? We have to compare boxes.
+# There are duplicates, but NMS at 0.5 makes the result worse: it also removes one of two creatures that share a place. At
+# 0.6, the threshold of FCOS, more creatures remain. To predict each creature *once*, exactly one query must be trained on it.
+# Which one? We have to compare boxes.
 #
 # ## 2 Boxes
 #
@@ -271,8 +272,8 @@ for measure in (iou, giou):
 # | 3 | 0.3 | 0.40, −0.2 | −0.3 + 2.0 + 0.4 = **2.1** | 0.40, −0.1 | −0.3 + 2.0 + 0.2 = **1.9** |
 #
 # Queries 1 and 2 both predict the front one: a duplicate. Each object is to get a query of its own, so that the total cost is
-# smallest. (Why $\hat p$, and not $\log \hat p$ as in a loss? So the three parts are of similar size: $-\log 0.001 = 6.9$ is more than
-# all that boxes cost in this table.)
+# smallest. (Why $\hat p$, and not $\log \hat p$ as in a loss? So that the three parts are of similar size: $-\log 0.001 =
+# 6.9$ is more than all that boxes cost in this table.)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** *Greedy* matching gives each object in turn, here the front one first, the cheapest query that is still free. What is
@@ -404,7 +405,7 @@ figures.show_detections(unseen, scene, panels)
 
 # %% [markdown]
 # The scene is the best of those where the matched network has the right *number* of boxes and NMS has not. AP50 is lenient here: the
-# box of one of two at a place counts for either. So we count the pairs of which both are found, too:
+# box of one of two at a place counts for either. So we also count the pairs of which both are found:
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -519,16 +520,17 @@ claim(
 )
 
 # %% [markdown]
-# After 1,500 updates, patches of one colour are still ahead by AP. After 4,500, matching is, and hardly a duplicate is left. Two
-# queries a cell do about as well, by a rule that knows the task. **Matching is the right tool here because two may share a place: it
-# needs neither a rule nor a threshold.** It finds the rule.
+# After 1,500 updates, patches of one colour are still ahead by AP. After 4,500, matching is ahead, and hardly a duplicate is
+# left. Two queries a cell do about as well, by a rule that knows the task. **Matching is the right tool here because two may
+# share a place: it needs neither a rule nor a threshold.** It finds the rule.
 #
 # Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
 # both are about level with matching; by AP, they stay behind.
 
 # %% [markdown]
-# And without self-attention? Our queries start from different cells, so most see for themselves who is nearer. DETR's start alike: in the
-# paper, NMS still helps after the first layer, in which they have told each other nothing, and no longer after the last.
+# And without self-attention? Our queries start from different cells, so most see for themselves which is nearer. Those of
+# DETR start alike: in the paper, NMS still helps after the first layer, in which they have told each other nothing, and no
+# longer after the last.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -793,8 +795,8 @@ claim(
 )
 
 # %% [markdown]
-# **By AP50, Soft-NMS makes the network of every cell about level with the set, untuned** (your two networks). By AP, for which boxes
-# must fit better, the set is ahead (section 6). Local maxima remove one of two as NMS does.
+# **By AP50, Soft-NMS makes the network of every cell about level with the set, without any tuning** (your two networks). By
+# AP, for which boxes must fit better, the set is ahead (section 6). Local maxima remove one of two as NMS does.
 
 # %% [markdown]
 # ## A mask for each object
