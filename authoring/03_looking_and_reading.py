@@ -646,13 +646,9 @@ figures.show_summed_weights({"without": attentive, "with penalty": spread}, task
 
 # %% tags=["nbval-check-output"]
 largest = [figures.largest_share(model, task) for model in (attentive, spread)]
-claim(
-    "03.d",
-    without=largest[0],
-    penalised=largest[1],
-    before=task.exact_match(written(attentive, task, task.new_regions)),
-    exact=shares[900],
-)
+before = task.exact_match(written(attentive, task, task.new_regions))
+after = shares[900]
+claim("03.d", without=largest[0], penalised=largest[1], before=before, exact=after)
 
 # %% [markdown]
 # ## Hard attention
