@@ -1,4 +1,7 @@
-"""Code that tries to earn what it has not learned, or to harm the machine: no points for it, and nothing happens outside."""
+"""Code that tries to earn what it has not learned, or to harm the machine: no points for it, and nothing happens outside.
+
+These run on every platform that grades; those on the isolation layers of Linux, far more, are in `attacks/`.
+"""
 
 import os
 import re
