@@ -139,15 +139,17 @@ def test_one_exercise_costs_no_other(engine, monkeypatch):
         "import os\nx = os._exit(0)\ndef {}(*y): return x",
         "def {}(*x): exit()",
     ]
-    cells, left = [], iter([*broken, None, None])
+    cells, left, spoilt = [], iter(broken), []
     for cell in solved():
         source = next(left, None) if is_answer(cell) else None
-        name = exercise(cell.metadata["exercise"]).reference.__name__ if source else ""
-        cells.append(cell._replace(source=source.format(name)) if source else cell)
-    marks = engine.grade(cells, "04")
-    assert [mark.points for mark in marks] == [0, 0, 0, 0, *(each.points for each in ALL[4:])]
-    assert [mark.status for mark in marks] == ["no answer"] * 2 + ["judged"] * (len(ALL) - 2)
-    assert [mark.detail.split()[0] for mark in marks[:2]] == ["It", "Its"]
+        if source:
+            spoilt.append(cell.metadata["exercise"])
+            cell = cell._replace(source=source.format(exercise(spoilt[-1]).reference.__name__))
+        cells.append(cell)
+    marks = {mark.exercise: mark for mark in engine.grade(cells, "04")}
+    assert {id: mark.points for id, mark in marks.items()} == {each.id: 0 if each.id in spoilt else each.points for each in ALL}
+    assert [id for id, mark in marks.items() if mark.status != "judged"] == sorted(spoilt[:2])
+    assert [marks[id].detail.split()[0] for id in spoilt[:2]] == ["It", "Its"]
 
 
 def test_a_later_exercise_is_judged_with_the_right_earlier_ones(engine):

@@ -13,16 +13,18 @@ from urllib.parse import parse_qs
 import pytest
 
 from course_tools import cli as command
+from course_tools.bank import exercises
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.lms.canvas_api import CanvasAssignment, Sent
 from tests.course_tools.grading.student_notebooks import graded_here, notebook
 
 TOKEN = "1~secret"
 API = "/api/v1/courses/12/assignments/34"
+POSSIBLE = sum(each.points for each in exercises() if each.lecture == "04" and not each.extra)
 
 
 class Canvas(ThreadingHTTPServer):
-    """A stand-in: one assignment of 96 points, files that are stored elsewhere ("localhost"), and users 1 to 9."""
+    """A stand-in: an assignment of twice the points of lecture 04, files stored elsewhere ("localhost"), and users 1 to 9."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -41,7 +43,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/api/v1/files/") and self.trusted():
             return self.answer(200, {"id": int(self.path.split("/")[4]), "display_name": "feedback.html"})
-        return self.trusted() and self.answer(200, {"id": 34, "points_possible": 96.0})
+        return self.trusted() and self.answer(200, {"id": 34, "points_possible": 2.0 * POSSIBLE})
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -126,7 +128,7 @@ def test_marks_come_to_the_points_of_the_assignment_each_with_the_students_page(
     assert {user: one["submission[posted_grade]"] for user, (one,) in canvas.marks.items()} == {"1": ["24"], "2": ["6"]}
     (ada,) = canvas.marks["1"]
     page = canvas.files[int(ada["comment[file_ids][]"][0])].decode()
-    assert "12 of 48 points" in page
+    assert f"12 of {POSSIBLE} points" in page
     assert page.startswith("<!DOCTYPE html>")
     assert sent.messages == ["Canvas: 2 marks were sent, each with a page of feedback."]
     assert sent.trouble == ["Not sent to Canvas: eve: POST failed with status 404."]

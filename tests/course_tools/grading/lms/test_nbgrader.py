@@ -63,7 +63,7 @@ def test_a_course_folder_holds_each_lecture_solved_and_without_outputs(tmp_path)
 
 def test_marks_stand_where_nbgrader_reads_them():
     done, _ = taken(student_notebook(STEM, {"04.1": "# earns 12", "04.2": "# earns 3\n# thinks You forget."}))
-    assert marks(done) == {"check-04-1": 12.0, "check-04-2": 3.0} | {f"check-04-{i}": 0.0 for i in range(3, 8)}
+    assert marks(done) == {"check-04-1": 12.0, "check-04-2": 3.0} | {f"check-04-{i}": 0.0 for i in range(3, 9)}
     (output,) = cell_with(done, "check-04-2")["outputs"]
     assert "You forget." in output.data["text/html"]
     assert output.output_type == "execute_result"
@@ -112,7 +112,7 @@ def test_copied_deleted_and_retyped_cells_are_made_whole():
     del retyped["outputs"], retyped["execution_count"]
     answer["metadata"]["nbgrader"]["points"] = 900
     done, _ = taken(notebook)
-    assert marks(done) == {"check-04-1": 12.0} | {f"check-04-{i}": 0.0 for i in range(2, 8)}
+    assert marks(done) == {"check-04-1": 12.0} | {f"check-04-{i}": 0.0 for i in range(2, 9)}
     ids = [cell.metadata["nbgrader"]["grade_id"] for cell in done.cells if "nbgrader" in cell.metadata]
     assert len(ids) == len(set(ids))
     assert cell_with(done, "exercise-04-1")["source"] == "# earns 12"

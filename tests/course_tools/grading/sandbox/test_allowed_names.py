@@ -91,9 +91,9 @@ def test_no_function_that_is_allowed_is_an_answer_by_itself(asked: Exercise):
 
 
 @each_exercise
-def test_every_earlier_exercise_of_the_lecture_is_there_unless_forbidden(asked):
-    before = [item for item in exercises() if item.lecture == asked.lecture and item.id < asked.id and item.training is None]
-    earlier = {item.reference.__name__ for item in before}
+def test_every_earlier_mechanism_of_the_lecture_is_there_unless_forbidden(asked):
+    before = [item.reference for item in exercises() if item.lecture == asked.lecture and item.id < asked.id]
+    earlier = {reference.__name__ for reference in before if reference.__module__.startswith("course_lib.")}
     forbidden = {function.__name__ for function in asked.forbids}
     assert earlier - forbidden <= {name for _, name in defined(asked)}
 
