@@ -179,7 +179,9 @@ def _semester(sessions: list[Session]) -> str:
     lines = [
         "## A semester",
         "A lecture a week, in order: each needs only earlier ones. With ninety minutes in class, the exercises that are not "
-        f"done together are homework. No later lecture needs {' or '.join(_optional(sessions))}.",
+        f"done together are homework. No later lecture needs {' or '.join(_optional(sessions))}. What belongs together can be "
+        "taught together: 13 beside 11 (the same patches, mixed by weights that the image does not choose), 14 after 07 (the "
+        "same language model, with a state in place of a cache), 16 after 11.",
         "",
         "| Week | Lecture | Minutes alone, core | Going further | Predictions | Exercises | Minutes of exercises | Points |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
