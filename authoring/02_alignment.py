@@ -607,7 +607,10 @@ with_mask, without = (
     fraction_right(model.translate(batch)[0][:-1], new[1])
     for model in (aligned, without_mask)
 )
-claim("02.n", with_mask=with_mask, without_mask=without)
+_, weights = without_mask.translate(batch)
+ends = torch.arange(weights.shape[-1]) >= aligned.words[0].batch(batch)[1][:, None]
+lost = (weights * ends[:, None]).sum(-1)[:-1].mean()  # the last is the long one
+claim("02.n", with_mask=with_mask, without_mask=without, padding=lost)
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
