@@ -439,6 +439,7 @@ const TOUR = [
 ];
 
 function tourTo(step) {
+  history.scrollRestoration = step ? "manual" : "auto";  // a step scrolls to its part; a reload must not scroll back
   state.tour = step;
   for (const element of document.querySelectorAll(".toured")) element.classList.remove("toured");
   byId("tour").hidden = !step;

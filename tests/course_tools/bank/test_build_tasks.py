@@ -1,7 +1,8 @@
 """Build tasks: every wrong submission is told its own mistake, every right one earns all points, whatever its design.
 
-Each of these trains a model: without `--full`, only the first wrong submission of each task is tried, and the reference by the
-grader of the solved notebooks (tests/course_tools/grading/test_handed_out.py).
+Each of these trains a model: without `--full`, only the first wrong submission of each task is tried, the reference by the
+grader of the solved notebooks (tests/course_tools/grading/test_handed_out.py), and what the engine says of a model that was
+not trained in three tasks.
 """
 
 import copy
@@ -61,10 +62,15 @@ def test_a_right_submission_of_any_design_earns_all_points(id, right):
     )
 
 
-NEVER = [(item.id, wrong) for item in BUILDS for wrong in item.wrong if wrong.__name__ == "never_updated"]
+def apart(item):
+    """Leave a task to `--full`, unless it is one of three that differ: a classifier, a translator, a language model."""
+    return [] if item.id in ("01.6", "05.8", "07.7") else [FULL]
 
 
-@pytest.mark.parametrize(("id", "wrong"), NEVER, ids=[id for id, _ in NEVER])
+NEVER = [submission(item, wrong, *apart(item)) for item in BUILDS for wrong in item.wrong if wrong.__name__ == "never_updated"]
+
+
+@pytest.mark.parametrize(("id", "wrong"), NEVER)
 def test_a_model_that_is_returned_as_it_was_drawn_is_told_so(id, wrong):
     found = judged(id, wrong)
     assert found.misconception == misconception(wrong)
@@ -104,7 +110,9 @@ def after_a_twentieth_of_the_updates(build, monkeypatch):
         pytest.param(after_a_twentieth_of_the_updates, marks=pytest.mark.full),
     ],
 )
-def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, idle, monkeypatch):
+@pytest.mark.parametrize("id", [pytest.param(item.id, marks=apart(item)) for item in BUILDS])
+def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(id, idle, monkeypatch):
+    build_task = exercise(id)
     found = examination(build_task.id).examine(idle(build_task, monkeypatch))
     learned = next(finding for finding in found.findings if finding.name == build_task.training.learned)
     assert learned.status != "holds" or idle is after_a_twentieth_of_the_updates

@@ -21,4 +21,6 @@ def test_an_untouched_notebook_is_not_started(engine, lecture):
 @pytest.mark.parametrize("lecture", BUILT, ids=lambda lecture: lecture.number)
 def test_a_solved_notebook_earns_all_points(engine, lecture):
     marks = engine.grade(read_cells(lecture.solution), lecture.number)
+    assert [mark.exercise for mark in marks] == [item.id for item in exercises() if item.lecture == lecture.number]
     assert [(mark.exercise, mark.points) for mark in marks if not mark.passed or mark.points != mark.max_points] == []
+    assert not any(mark.detail or mark.flags or mark.misconception for mark in marks)

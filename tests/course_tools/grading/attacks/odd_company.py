@@ -131,4 +131,38 @@ from course_tools.notebook import *
     "a function by another name": f"from torch import matmul as mm\n{HEAD}\n    return mm(F.linear(q, W.mT), k.mT)\n",
     "a pasted log in a cell above": "# " + "tensor([0.1234, 0.5678])\n# " * 12_000 + f"\n# %%\n{PLAIN}",
     "pasted data in a cell above": "data = [" + "0.12345678, " * 20_000 + f"]\n# %%\n{PLAIN}",
+    "a seed": f"torch.manual_seed(3)\n{PLAIN}",
+    "a constant set twice": f"n = 0\nn += 1\n{HEAD}\n    assert n == 1\n{RETURN}\n",
+    "a percent character that begins a line": f"size = (17\n%5)\n{HEAD}\n    assert size == 2\n{RETURN}\n",
+    "a name of a builtin": f"sum = 3\n{HEAD}\n    assert sum == 3\n{RETURN}\n",
+    "an inner import": f"{HEAD}\n    import math, torch\n    from course_lib.attention.core import attend\n{RETURN}\n",
+    "a dataclass": f"""
+from dataclasses import dataclass
+
+@dataclass
+class Scale:
+    by: float = 0.5
+
+{HEAD}
+    assert Scale().by == 0.5
+{RETURN}
+""",
+    "threads": f"""
+from concurrent.futures import ThreadPoolExecutor
+
+def mine(q, k, W):
+{RETURN}
+
+{HEAD}
+    with ThreadPoolExecutor(2) as pool:
+        return pool.submit(mine, q, k, W).result()
+""",
+    "output to nowhere": f"""
+import contextlib, os
+
+{HEAD}
+    with open(os.devnull, 'w') as f, contextlib.redirect_stdout(f):
+        print('x')
+{RETURN}
+""",
 }

@@ -83,7 +83,6 @@ from course_tools.bank import exercise; from course_tools.checks.judge_answer im
 asked = exercise("02.2")
 judge(asked, asked.reference, 7)
 get_ipython = lambda: None
-fooled = 0
 for cell in json.load(sys.stdin):
     pid = os.fork()
     if pid == 0:
@@ -95,21 +94,20 @@ for cell in json.load(sys.stdin):
         except BaseException:
             earned = 0
         os._exit(earned)
-    points = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    print(points)
-    fooled += points > int(sys.argv[1])
-    if fooled == 5:
-        break
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
 def test_the_same_code_would_fool_a_judge_in_its_own_process(host, without):
-    """The proof that these attacks are any good: where a student's code runs beside the verdict, many of them earn points."""
-    named = {"the_reference_by_name", "the_reference_of_the_exercise"}
-    tried = sorted(attacks(on_comparisons, by_searching), key=lambda attack: attack.__name__ not in named)
+    """The proof that these attacks are any good: where a student's code runs beside the verdict, these earn points."""
+    named = {
+        *("the_reference_by_name", "the_reference_of_the_exercise", "memory_holds_the_reference"),
+        *("the_bank_of_answers", "allclose_says_yes"),
+    }
+    tried = [attack for attack in attacks(on_comparisons, by_searching) if attack.__name__ in named]
     cells = [for_points(attack, host.known) for attack in tried]
     done = subprocess.run(
-        [sys.executable, "-c", NAIVE, str(without)],
+        [sys.executable, "-c", NAIVE],
         cwd=ROOT,
         input=json.dumps(cells),
         capture_output=True,
@@ -117,10 +115,8 @@ def test_the_same_code_would_fool_a_judge_in_its_own_process(host, without):
         timeout=1_800,
         check=True,
     )
-    earned = dict(zip([attack.__name__ for attack in tried], map(int, done.stdout.split()), strict=False))
-    fooled = {name for name, points in earned.items() if points > without}
-    assert len(fooled) == 5, earned
-    assert named <= fooled
+    earned = dict(zip([attack.__name__ for attack in tried], map(int, done.stdout.split()), strict=True))
+    assert {name for name, points in earned.items() if points > without} == named
 
 
 def test_an_honest_answer_in_the_same_carrier_earns_everything(judged, host):

@@ -160,7 +160,7 @@ def test_tables_have_captions_and_headers():
     assert '<html lang="en">' in text
 
 
-SHORT = [item for item in exercises() if item.lecture == "04" and item.training is None]
+SHORT = [item for item in exercises() if item.lecture == "04" and item.training is None][::3]
 
 
 @pytest.mark.parametrize("item", SHORT, ids=lambda item: item.id)
