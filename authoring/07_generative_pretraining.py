@@ -51,8 +51,8 @@ from course_tools.notebook.layer_costs import multiply_adds
 # %% [markdown]
 # ## 1 A rule that only the text contains
 #
-# GPT-3 became known for *in-context learning*: the prompt shows the model something new, and the model uses it at once. None
-# of its weights change.
+# GPT-3 became known for *in-context learning*: the prompt shows the model something new, and the model uses it at once, without
+# a change of its weights.
 #
 # In our task, each text has a **secret circular order** of eight letters. Every letter is followed by its successor in this
 # order, except that the text sometimes jumps to a random letter. With the order A → D → B → C → A of only four letters, a text
@@ -104,8 +104,7 @@ print(f"the table of all training texts predicts {counted:.2f} of the scored ste
 # letters give *three* questions: the first letter is never an answer, and what the model predicts after the last letter is not
 # used. All three are trained in one pass, because the causal mask of lecture 04 hides the later letters.
 #
-# In a batch, some tokens are no targets: padding, a prompt, or here the steps without a star. The mask `counts` is True at
-# the tokens that are targets.
+# In a batch, some tokens are no targets: padding, a prompt, or here the steps without a star.
 #
 # | name | shape |
 # | --- | --- |
@@ -127,6 +126,7 @@ next_token_loss = check("07.1", next_token_loss)
 
 # %%
 source(Layer)
+source(losses_by_part)
 alphabet, letters = text_tools.letters_and_spaces(language_reference().train, 100_000)
 _, unread = text_tools.letters_and_spaces(language_reference().valid, 30_000)
 parts = losses_by_part(letters, unread, len(alphabet))
@@ -135,7 +135,7 @@ for name, nats in parts.items():
 
 # %% [markdown]
 # Attention brings in earlier letters, the network combines what the sum keeps, a second layer goes on from there. In the last
-# row each part *replaces* what it read, and the model learns far more slowly: 2.21 after 1,200 updates.
+# row each part *replaces* what it read, and the model learns far more slowly.
 #
 # A GPT is this with $L$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
 #
@@ -217,9 +217,8 @@ class GPT(nn.Module):
 
 # %% [markdown] tags=["try-it"]
 # **Two tests find most mistakes before any training.** The first loss is a little above that of a uniform guess, ln 8 = 2.08
-# nats among eight letters (with a tied embedding, each letter first predicts itself); below it, or at twice as much, something
-# is wrong. And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above, run
-# both cells again, and see which test notices.
+# nats among eight letters; below it, or at twice as much, something is wrong. And a change of the last token changes no earlier
+# logits. Try it: write `triu(2)` instead of `triu(1)` above, run both cells again, and see which test notices.
 
 # %% tags=["try-it"]
 torch.manual_seed(0)
@@ -284,9 +283,9 @@ one_layer = learn(GPT(8, 32, d_ff=324, n_layers=1).to(device()))
 # the last A should find the token that *comes after* an earlier A. But that token is D, and nothing in D says what came before
 # it.
 #
-# Two heads in successive layers solve this (Elhage et al. 2021, Olsson et al. 2022). A **previous-token head** in the first
-# layer copies into each token the one before it: D now also says "after A". An **induction head** in the second layer matches
-# the current letter with this copy, attends to D, and outputs it.
+# Two heads in successive layers solve this (Elhage et al. 2021, Olsson et al. [2022](https://arxiv.org/abs/2209.11895)). A
+# **previous-token head** in the first layer copies into each token the one before it: D now also says "after A". An **induction
+# head** in the second layer matches the current letter with this copy, attends to D, and outputs it.
 #
 # ![](diagram:induction_heads)
 
@@ -371,8 +370,7 @@ claim("07.u", two=two_layers, one=one_layer, previous=handed_over)
 claim("07.v", counted=counted, own=own, last=last, hand=hand_made)
 
 # %% [markdown]
-# Told the preceding token, the single layer needs no second one. And does the model of two layers contain the two heads? On
-# one text, with the cells that each head needs outlined in red:
+# Does the model of two layers contain the two heads? On one text, what each head needs is outlined in red:
 
 # %% tags=["cover", "nbval-check-output"]
 with torch.no_grad():
@@ -441,12 +439,11 @@ claim(
 )
 
 # %% [markdown]
-# Two layers stay near a guess for 100 updates, then jump, as Olsson et al. saw in large models; told the preceding token, one
-# layer jumps at once.
+# Two layers stay near a guess for 100 updates, then jump, as large models do; told the preceding token, one layer jumps at once.
 #
-# Part of what one layer has learned is counting: in a circle of eight, a letter returns after eight steps, unless there is a
-# jump. What carries it further is open. The LSTM learns the task, too: attention over tokens that know their predecessor is
-# the short way, not the only one.
+# One layer is not at its end: in two of three trainings it still gains. Part of what it has learned is counting: in a circle of
+# eight, a letter returns after eight steps, unless there is a jump. The LSTM learns the task
+# without attention, more slowly.
 #
 # ## 6 Let it write
 #
@@ -454,16 +451,15 @@ claim(
 # **temperature** τ and sample from their softmax. Near τ = 0 only the most likely token remains; at 1 the probabilities are
 # the model's own.
 #
-# The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and all that follows must continue
-# a mistake. **Top-k** (Fan et al. 2018) samples only among the $k$ most likely (section 10).
+# The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and the rest must continue a
+# mistake. **Top-k** (Fan et al. 2018) samples only among the $k$ most likely (section 10).
 #
 # The text is Python's own language reference; its characters are the tokens. The model is a GPT twice as wide, with
 # two aids that save updates: it is told the preceding character, and it rotates queries and keys by their positions (lecture
-# 05); the position vectors start at 0. While it learns, it writes.
+# 05).
 #
-# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. (Without the two aids, the
-# GPT needs 2.16 to 2.18 bits.) The rivals are counts of the same text: of runs of six characters, and those of Kneser and Ney
-# (section 14).
+# **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. The rivals are counts of the
+# same text: of runs of six characters, and those of Kneser and Ney (section 14).
 
 
 # %%
@@ -509,7 +505,7 @@ class RotaryBlock(Block):
 STEPS = 1_200
 torch.manual_seed(0)
 writer = KnowsPrevious(len(characters), T, d_model=64, d_ff=256, block=RotaryBlock)
-nn.init.zeros_(writer.positions.weight)
+nn.init.zeros_(writer.positions.weight)  # the rotation says where a token stands
 writer = writer.to(device())
 stream = batches(known.unfold(0, T, 1), batch_size=16, seed=0)
 loss = lambda model, batch: next_token_loss(model(batch[0]), batch[0])  # noqa: E731
@@ -538,8 +534,7 @@ print(write(writer, "If an exception ", 300, temperature=0.5, k=20))
 
 # %% [markdown]
 # A GPT of 4.8 million weights, trained for three minutes on a GPU with 4.2 million characters of Shakespeare, has passed
-# Kneser and Ney's counts of the same text. (The curve is of plays on which the learning rate was chosen, the claim of three
-# others.)
+# Kneser and Ney's counts of the same text. (Curve and claim are of different plays.)
 
 # %% tags=["nbval-check-output"]
 study = show_study("07_text", device="cuda")
@@ -554,10 +549,9 @@ print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 #
 # ## 7 Build it
 #
-# **Build task (30 minutes, 12 points).** Now write the whole model and its training loop yourself, from an empty cell, without
-# scrolling up. You may use torch's layers, `nn.TransformerEncoder` included, but not the library's `GPT`. Define what you need
-# inside `train_gpt` or above it, in the same cell. Print a shape after each step: embeddings plus positions, attention with a
-# causal mask, a block, logits, the loss of one batch, the loop.
+# **Build task (30 minutes, 12 points).** Now write the whole model and its training loop yourself, from an empty cell. You may
+# use torch's layers, `nn.TransformerEncoder` included, but not the library's `GPT`. Define what you need inside `train_gpt` or
+# above it, in the same cell, and print a shape after each step.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=800`, and judges the returned model on held-out text. The function has 60
@@ -584,8 +578,7 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown] tags=["try-it"]
-# **Let your model write.** The next cell trains it on three times as much text. Change prompt and
-# temperature.
+# **Let your model write.** The next cell trains it on three times as much text.
 
 # %% tags=["try-it"]
 alphabet, letters = text_tools.letters_and_spaces(language_reference().train, 300_000)
@@ -659,21 +652,18 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # %% [markdown]
 # ## 9 What came of it
 #
-# **The same page, larger.** GPT-2 (2019) has 1.5 billion parameters, GPT-3 (2020) 175 billion; Hoffmann et al. (2022) showed
-# that such models had read too little: 20 tokens a weight train best. Small models now read far more, nearly 2,000 in Llama 3
-# 8B (2024), because they are used so much. Lecture 17 exchanges four parts of the block, one by one, for those of today.
+# **The same page, larger.** GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) has 175 billion parameters; Hoffmann et al.
+# ([2022](https://arxiv.org/abs/2203.15556)) showed that such models had read too little: 20 tokens a weight train best. Small
+# models now read far more, because they are used so much: Llama 3 8B ([2024](https://arxiv.org/abs/2407.21783)) nearly 2,000.
 #
-# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022)
-# fine-tunes it on *instructions* with answers, then on the *preferences* of people who compare two answers. DeepSeek-R1 (2025)
-# rewards answers that a program can verify.
+# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al.
+# [2022](https://arxiv.org/abs/2203.02155)) fine-tunes it on *instructions* with answers, then on the *preferences* of people
+# who compare two answers. DeepSeek-R1 ([2025](https://arxiv.org/abs/2501.12948)) rewards answers that a program can verify.
+# **Adapters** make this cheap: LoRA (Hu et al. [2021](https://arxiv.org/abs/2106.09685)) freezes each matrix and trains only
+# two thin ones, whose product is added to it.
 #
-# **Induction.** Mamba (Gu & Dao 2023) has a short convolution in each block, which hands over the preceding token.
-#
-# **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020,
-# *Language Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and
-# Induction Heads* (https://arxiv.org/abs/2209.11895) · Hoffmann et al. 2022 (https://arxiv.org/abs/2203.15556) · Ouyang et al.
-# 2022 (https://arxiv.org/abs/2203.02155) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · DeepSeek-AI 2025
-# (https://arxiv.org/abs/2501.12948).
+# **Induction.** Mamba (Gu & Dao [2023](https://arxiv.org/abs/2312.00752)) has a short convolution in each block, which hands over
+# the preceding token.
 
 # %% [markdown]
 # # Going further
@@ -1027,7 +1017,7 @@ for word in text_tools.unseen_words(text.train, text.test)[:4]:
 n_characters = len(" ".join(text.test.split()))
 print(f"characters per piece: {n_characters / len(pieces.cut(text.test).split()):.1f}")
 
-# %% [markdown] tags=["companion"]
+# %% [markdown] tags=["companion", "guard"]
 # ## 15 Papers and decks
 #
 # **Papers.** Radford et al. 2018, *Improving Language Understanding by Generative Pre-Training*, eqs. 1 and 2

@@ -281,6 +281,7 @@ def figure(study):
     drawn = plots.curves(
         curves, "update", "bits per character, held-out plays", f"{LONGEST} characters, as recorded", "x", heights
     )
+    drawn.axes[0].set_ylim(bottom=0)
     said = "; ".join(
         f"{kind} {values[0]:.2f} after {updates[0]:,} updates and {values[-1]:.2f} after {updates[-1]:,}"
         for kind, (updates, values) in curves.items()
