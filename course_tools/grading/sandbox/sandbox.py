@@ -42,6 +42,7 @@ TEXTS = (
     "checks.common_crash",
     "checks.outcome",
     "checks.attention_probe",
+    "checks.state_probe",
     "checks.training_record",
     *(
         f"grading.sandbox.{name}"

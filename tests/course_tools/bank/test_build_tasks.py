@@ -28,8 +28,9 @@ from course_tools.bank.lecture_14.train_linear_transformer import submit as subm
 from course_tools.bank.stepwise_models import steps
 from course_tools.checks import Exercise
 from course_tools.checks.judge_answer import Examination
+from course_tools.checks.state_probe import read_by_steps
 from course_tools.checks.trained import no_weight_is_stepped
-from course_tools.checks.training_record import Measured, Recorder, _read, measure
+from course_tools.checks.training_record import Measured, Recorder, measure
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
 from tests.course_tools.judged import examination, judged, misconception, outcomes
 
@@ -492,7 +493,7 @@ def test_a_record_of_steps_shows_a_state_that_lists_what_was_read(read, start, g
 
     model = SimpleNamespace(start=lambda tokens: start, step=step)
     text = torch.arange(1, 33).reshape(2, 16)
-    _, _, sizes, found, *_ = _read(model, text)
+    _, _, sizes, found, *_ = read_by_steps(model, text)
     assert (sizes[-1] > sizes[0]) == grows
     assert kept is None or found == kept
 
@@ -518,7 +519,7 @@ def test_a_record_of_steps_shows_whether_a_token_writes_an_outer_product(writes,
         start=lambda tokens: 3 + torch.zeros(len(tokens), *writes.shape[1:]),
         step=lambda token, state: (token[:, None].float(), state + writes[token]),
     )
-    assert _read(model, torch.arange(24).reshape(2, 12) % 12)[5] == held
+    assert read_by_steps(model, torch.arange(24).reshape(2, 12) % 12)[5] == held
 
 
 READ = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
@@ -541,7 +542,7 @@ def test_a_record_of_steps_shows_how_much_of_the_state_the_next_token_chooses(qu
         S, total = state[0] + OUTER[token].sum(1), state[1] + V[token].sum(1)
         return (query[token][:, None] @ S)[:, 0] + mean * total.flip(-1), (S, total)
 
-    found = _read(
+    found = read_by_steps(
         SimpleNamespace(start=start, step=step), torch.randint(12, (2, 48), generator=torch.Generator().manual_seed(2))
     )[6]
     assert least <= found.round(decimals=4) <= most
