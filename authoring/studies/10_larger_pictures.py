@@ -175,6 +175,8 @@ def figure(study):
         ax.set(xscale="log", xlabel=label, ylabel="accuracy")
         ax.set_xticks([mark * unit for mark in marks], [f"{mark:,}" for mark in marks], fontsize=8)
         ax.set_xticks([], minor=True)
+        ax.axhline(0.1, color="0.35", linestyle="--", linewidth=1.2, label="chance")
+        ax.set_ylim(0, 1.03)
         ax.grid(alpha=0.25)
         sns.despine(ax=ax)
     axes["updates"].legend(fontsize=8, loc="lower right", edgecolor="none")

@@ -31,6 +31,18 @@ def noisy_glass(seed: int, n: int = 8) -> Iterator[tuple[Tensor, Tensor]]:
         yield with_noise(clean, generator), clean
 
 
+UNEVEN = (0.4, 0.2, 0.05)
+"""Standard deviations of the noise of red, green and blue in `uneven_glass`."""
+
+
+def uneven_glass(seed: int, n: int = 8) -> Iterator[tuple[Tensor, Tensor]]:
+    """Draw batches as `noisy_glass`, with noise that differs between the channels."""
+    generator, strength = torch.Generator().manual_seed(seed), torch.tensor(UNEVEN).view(3, 1, 1)
+    while True:
+        clean = stained_glass(n, generator)
+        yield clean + strength * torch.randn(clean.shape, generator=generator), clean
+
+
 def decibels(restored: Tensor, clean: Tensor) -> float:
     """Measure the peak signal-to-noise ratio, -10 log₁₀ of the mean squared error of an image, averaged over the images."""
     errors = (restored - clean).square().flatten(1).mean(1)
