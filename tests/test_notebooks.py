@@ -245,7 +245,16 @@ def test_no_code_cell_of_a_built_notebook_is_wider(lecture):
 
 @each_lecture
 def test_the_first_code_cell_imports_the_course_and_little_else(lecture):
-    allowed = {"course_lib", "course_tools", "torch", "einops", "jaxtyping", "scipy"} | sys.stdlib_module_names
+    allowed = {
+        "course_lib",
+        "course_tools",
+        "torch",
+        "einops",
+        "jaxtyping",
+        "scipy",
+        "sklearn",
+        "networkx",
+    } | sys.stdlib_module_names
     first = next(cell for cell in code_cells(unsolved(lecture)) if "diagram" not in tags(cell))
     for statement in ast.walk(ast.parse(first.source)):
         if isinstance(statement, ast.Import | ast.ImportFrom):

@@ -26,7 +26,7 @@ BUILT = {
     "12": "a detector for crowds",
     "13": "a Mixer for patches out of order",
     "14": "a language model with a state of fixed size",
-    "15": "a network that finds who shares a room",
+    "15": "a network that finds out whom to listen to",
     "16": "SimCLR, which learns without labels",
     "17": "a small Llama",
     "18": "a memory that corrects itself",

@@ -63,7 +63,7 @@ def show_edge_list(edges: Tensor, names: str) -> None:
 # The sensors of one building, on the plan of its rooms.
 
 
-def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 0, hearing: int = 12) -> None:
+def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 0, hearing: int = 40) -> None:
     """Draw the sensors of one building in the colours of some temperatures, on the temperatures of the rooms.
 
     Args:
@@ -79,13 +79,13 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
     panels = {name: temperatures.cpu() for name, temperatures in panels.items()}
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (name, temperatures) in zip(axes, panels.items(), strict=True):
-        _plan(ax, graph, building)
+        _plan(ax, graph, building, hearing if ax is axes[0] else None)
         x, y = graph.places[own].T.numpy()
         ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=20, edgecolors="black", linewidths=0.5)
         errors.append(DEGREES * (temperatures - graph.targets).square()[own].mean().sqrt().item())
         ax.set_title(f"{name}\nerror {errors[-1]:.1f} °C", fontsize=9)
     heard = graph.edges[1, graph.edges[0] == hearing]
-    inside = graph.rooms[heard] == graph.rooms[hearing]
+    inside = graph.rooms[heard] == graph.asked[hearing]
     for sender, in_the_room in zip(heard.tolist(), inside.tolist(), strict=True):
         line = graph.places[[hearing, sender]].T.numpy()
         axes[0].plot(*line, color="black", linewidth=1.4, linestyle="-" if in_the_room else ":", zorder=0.5)
@@ -95,30 +95,31 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
     show(
         figure,
         alt="The rooms of a building, coloured by their temperatures, and its sensors, coloured by a temperature of their own. "
-        f"Root mean squared error over the building, in °C: {said}. The star receives from twelve others, "
-        f"{int(inside.sum()) - 1} in its room (lines) and {int((~inside).sum())} through walls (dots).",
+        f"Root mean squared error over the building, in °C: {said}. The star receives from twelve others and itself, "
+        f"{int(inside.sum())} in the framed room that its air comes from (lines) and {int((~inside).sum())} elsewhere (dots).",
     )
 
 
-def show_all_pairs(weights: Mapping[str, Tensor], rooms: Tensor) -> None:
-    """Draw the weights (n, n) of sensors that all receive from all, sorted by their rooms (n,), the walls as lines."""
-    order = rooms.cpu().argsort(stable=True)
-    walls = rooms.cpu()[order].diff().nonzero().flatten().numpy() + 0.5
+def show_all_pairs(weights: Mapping[str, Tensor], asked: Tensor, rooms: Tensor) -> None:
+    """Draw the weights (n, n) of sensors that all receive from all, rows sorted by the room asked for, columns by their own."""
+    asked, rooms = asked.cpu(), rooms.cpu()
+    orders = [each.argsort(stable=True) for each in (asked, rooms)]
     figure = Figure(figsize=(6.0, 3.1), layout="constrained")
     axes = figure.subplots(1, len(weights))
     for ax, (name, each) in zip(axes, weights.items(), strict=True):
-        drawn = ax.imshow(each.cpu()[order][:, order].numpy(), cmap="magma", vmin=0, vmax=0.05)
-        for line in (ax.axhline, ax.axvline):
-            for wall in walls:
+        drawn = ax.imshow(each.cpu()[orders[0]][:, orders[1]].numpy(), cmap="magma", vmin=0, vmax=0.05)
+        for line, numbers, order in zip((ax.axhline, ax.axvline), (asked, rooms), orders, strict=True):
+            for wall in numbers[order].diff().nonzero().flatten().numpy() + 0.5:
                 line(wall, color="white", linewidth=0.3)
-        ax.set(title=name, xlabel="sender, by rooms", ylabel="receiver, by rooms", xticks=(), yticks=())
+        ax.set(title=name, xlabel="sender, by its room", ylabel="receiver, by the room of its air", xticks=(), yticks=())
     figure.colorbar(drawn, ax=axes, label="weight", extend="max", shrink=0.8)
-    mates = rooms.cpu()[:, None] == rooms.cpu()
-    said = ", ".join(f"{name} {(each.cpu() * mates).sum() / len(rooms):.2f}" for name, each in weights.items())
+    right = asked[:, None] == rooms
+    said = ", ".join(f"{name} {(each.cpu() * right).sum() / len(rooms):.2f}" for name, each in weights.items())
     show(
         figure,
-        alt="Weights of all sensors of a building for all, sorted by rooms: with dynamic scores squares along the diagonal, "
-        f"with static ones the same columns in every row. Weight in the own room: {said}.",
+        alt="Weights of all sensors of a building for all, receivers sorted by the room of their air, senders by their own: "
+        "with dynamic scores blocks along the diagonal, with static ones the same columns in every row. "
+        f"Weight on that room: {said}.",
     )
 
 
@@ -133,12 +134,12 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
     graph = Sensors(*(part.cpu() for part in graph))
     building, mine = sensor // 100, graph.edges[0] == sensor
     heard = graph.edges[1, mine].numpy()
-    inside = (graph.rooms[heard] == graph.rooms[sensor]).numpy()
+    inside = (graph.rooms[heard] == graph.asked[sensor]).numpy()
     places = graph.places.numpy()
     figure, shares = Figure(figsize=(3.0 * len(weights), 3.5), layout="constrained"), []
     axes = figure.subplots(1, len(weights), squeeze=False)[0]
     for ax, (name, each) in zip(axes, weights.items(), strict=True):
-        _plan(ax, graph, building)
+        _plan(ax, graph, building, sensor)
         of_mine = each.detach().cpu()[mine].numpy()
         lines = np.stack([places[heard], np.broadcast_to(places[sensor], (len(heard), 2))], axis=1)
         ax.add_collection(LineCollection(lines, colors="black", linewidths=0.4 + 14 * of_mine))
@@ -146,13 +147,13 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
         ax.scatter(*places[heard].T, s=25 + 500 * of_mine, color="white", edgecolors="black", zorder=2)
         ax.scatter(*places[sensor], s=60, marker="*", color="black", zorder=3)
         shares.append(of_mine[inside].sum().item())
-        ax.set_title(f"{name}\n{shares[-1]:.0%} of the weight in its room", fontsize=9)
+        ax.set_title(f"{name}\n{shares[-1]:.0%} of the weight in the framed room", fontsize=9)
     _bar(figure, axes)
     said = ", ".join(f"{name} {share:.0%}" for name, share in zip(weights, shares, strict=True))
     show(
         figure,
-        alt=f"Sensor {sensor} receives from {len(heard)} sensors, itself included, {int(inside.sum())} of them in its room. "
-        f"Weight on its room: {said}.",
+        alt=f"Sensor {sensor} receives from {len(heard)} sensors, itself included, {int(inside.sum())} of them in the "
+        f"framed room that its air comes from. Weight on that room: {said}.",
     )
 
 
@@ -164,16 +165,20 @@ def _of(graph: Sensors, building: int, each: int = 100) -> Tensor:
     return (numbers >= building * each) & (numbers < (building + 1) * each)
 
 
-def _plan(ax: Axes, graph: Sensors, building: int) -> None:
-    """Colour each room with a sensor by its temperature, and draw the walls."""
-    own, (upright, level) = _of(graph, building), graph.walls[building]
+def _plan(ax: Axes, graph: Sensors, building: int, sensor: int | None = None) -> None:
+    """Colour the rooms, draw the walls, and frame the room that the air of a sensor comes from."""
+    upright, level = graph.walls[building]
     side, grid = len(upright) + 1, (torch.arange(150) + 0.5) / 150
-    rooms = torch.full((side**2,), torch.nan)
-    rooms[graph.rooms[own] - building * side**2] = graph.targets[own]
+    rooms = graph.warmth[building * side**2 :][: side**2]
     plan = rooms[torch.bucketize(grid, level)[:, None] * side + torch.bucketize(grid, upright)]
     ax.imshow(plan.numpy(), origin="lower", extent=(0, 1, 0, 1), alpha=0.55, **_COLOURS)
     ax.vlines(upright, 0, 1, "black", linewidth=1.5)
     ax.hlines(level, 0, 1, "black", linewidth=1.5)
+    if sensor is not None:
+        row, column = divmod(int(graph.asked[sensor]) % side**2, side)
+        (left, right), (low, high) = ([0, *lines.tolist(), 1][k : k + 2] for lines, k in ((upright, column), (level, row)))
+        frame = {"fill": False, "edgecolor": "black", "linewidth": 4, "zorder": 1, "clip_on": False}
+        ax.add_patch(Rectangle((left, low), right - left, high - low, **frame))
     ax.set(xticks=(), yticks=())
 
 

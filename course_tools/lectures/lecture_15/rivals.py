@@ -1,15 +1,36 @@
-"""What could replace attention over edges: a network on each node alone, fixed mixing, messages of an edge network."""
+"""What could replace attention over edges: a filter of what is alike, fixed mixing, messages of an edge network."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.attention import attend_edges
 from course_lib.primitives import gcn_weights, propagate
 
 
-def alone(d_in: int, d: int) -> nn.Module:
-    """Make two layers that see the node and none of its neighbours."""
-    return nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, 1))
+class LikenessFilter(nn.Module):
+    """The mean reading of the neighbours, weighted by how alike the two ends are; a linear function of it is the answer.
+
+    The score of an edge is a sum over the features of a trained scale times the squared difference of its ends. A positive
+    scale prefers neighbours that differ.
+    """
+
+    def __init__(self, d_in: int) -> None:
+        """Create a scale for each of d_in features; all are 0 at the start."""
+        super().__init__()
+        self.scales, self.read_out = nn.Parameter(torch.zeros(d_in)), nn.Linear(1, 1)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """Predict one number for each node, (N,), from x (N, d_in), whose first column is averaged, and edges (2, E)."""
+        scores = (self.scales * (x[edges[0]] - x[edges[1]]).square()).sum(-1)
+        return self.read_out(attend_edges(scores, x[:, :1], edges).context).squeeze(-1)
+
+
+def mixed(x: Tensor, edges: Tensor) -> Tensor:
+    """Put the features of each node, mixed by Â not at all, once and twice, and a 1 side by side: (N, 3 d_in + 1)."""
+    weights = gcn_weights(edges, len(x)).to(x)
+    once = propagate(x, edges, weights)
+    return torch.cat([x, once, propagate(once, edges, weights), torch.ones_like(x[:, :1])], dim=1)
 
 
 class FixedMixing(nn.Module):

@@ -1,11 +1,11 @@
 """Sensors in the rooms of buildings, as graphs: each receives from its neighbours, also through walls, and readings are noisy.
 
-The question is the temperature of the room of each sensor. Sensors of one room share light, sound and humidity; two further
-features, battery and age, tell nothing. The positions are not among the features.
+The air of each sensor comes through a duct from another room, and the question is how warm that room is. Each sensor measures
+three gases of its own room; three noses smell the air of the duct, each a fixed mixture of the same gases. So what tells whom
+a sensor should listen to is not what it has in common with it.
 """
 
 from collections.abc import Iterator
-from itertools import combinations, product
 from typing import NamedTuple
 
 import torch
@@ -15,32 +15,40 @@ from torch import Tensor
 from course_lib.primitives import propagate
 from course_lib.shapes import Edges
 
-FEATURES = ("reading", "light", "sound", "humidity", "battery", "age")
+FEATURES = ("reading", "CO₂", "humidity", "ozone", "nose 1", "nose 2", "nose 3")
 DEGREES = 3.0
-"""One unit of a reading, and the spread of the rooms, in °C; noise of a reading has this standard deviation too."""
-LIKENESS = 0.25
-"""Standard deviation of light, sound and humidity within a room; between rooms it is 1."""
+"""One unit of a reading, and the spread of the rooms, in °C."""
+NOISE, UNEVEN = 0.5, 0.25
+"""Standard deviations within a room: of readings, and of gases and what the noses smell; between rooms they are 1."""
+NOSES = ((0.36, -0.48, 0.8), (0.8, 0.6, 0.0), (-0.48, 0.64, 0.6))
+"""What each nose reports for one unit of each gas."""
 
 
 class Sensors(NamedTuple):
     """Buildings with N sensors in all, as one graph whose parts have no edges between them.
 
-    `features` (N, 6), see FEATURES. `edges` (2, E): sensor edges[0] receives from sensor edges[1], and each from itself.
-    `targets` (N,): the temperature of the room, from the mean of all rooms, in units of DEGREES, as the readings. `rooms` (N,)
-    and `places` (N, 2), from 0 to 1, are for figures and for filters that are told; so are `walls` (n, 2, ·) of the buildings:
-    first where x, then where y is constant.
+    `features` (N, 7), see FEATURES. `edges` (2, E): sensor edges[0] receives from sensor edges[1], and each from itself.
+    `targets` (N,): the temperature of the room that the air comes from, from the mean of all rooms, in units of DEGREES, as the
+    readings. For figures and for filters that are told: `rooms` (N,), where each sensor is, `asked` (N,), the room its air
+    comes from, `warmth`, the temperature of every room, and `places` (N, 2), from 0 to 1; so are `walls` (n, 2, ·) of the
+    buildings: first where x, then where y is constant.
     """
 
-    features: Float[Tensor, "N 6"]
+    features: Float[Tensor, "N 7"]
     edges: Edges
     targets: Float[Tensor, "N"]
     rooms: Int[Tensor, "N"]
+    asked: Int[Tensor, "N"]
+    warmth: Float[Tensor, "rooms"]
     places: Float[Tensor, "N 2"]
     walls: Float[Tensor, "n 2 walls"]
 
 
 def sensors(generator: torch.Generator, n: int = 4, neighbours: int = 12, side: int = 4, each: int = 100) -> Sensors:
-    """Draw n buildings of side × side rooms, with `each` sensors at random places."""
+    """Draw n buildings of side × side rooms, with `each` sensors at random places.
+
+    The air of a sensor comes from the room of one of its twelve nearest neighbours, drawn among those in other rooms.
+    """
 
     def walls() -> Tensor:
         return torch.arange(1, side) / side + 0.08 * (torch.rand(n, side - 1, generator=generator) - 0.5)
@@ -49,16 +57,24 @@ def sensors(generator: torch.Generator, n: int = 4, neighbours: int = 12, side: 
     column, row = (
         (places[..., axis, None] > lines[:, None]).sum(-1) for axis, lines in enumerate((vertical, horizontal))
     )  # (n, each)
-    room = row * side + column + torch.arange(n)[:, None] * side**2
-    of_room = torch.randn(n * side**2, 4, generator=generator)[room.flatten()]  # temperature, light, sound, humidity
-    spread = torch.tensor([1.0, LIKENESS, LIKENESS, LIKENESS])
-    seen = of_room + spread * torch.randn(n * each, 4, generator=generator)
-    features = torch.cat([seen, torch.randn(n * each, 2, generator=generator)], dim=1)
-    heard = torch.cdist(places, places).topk(neighbours + 1, largest=False).indices  # (n, each, neighbours + 1), itself first
-    heard = heard + torch.arange(n)[:, None, None] * each
-    hearing = torch.arange(n * each).view(n, each, 1).expand_as(heard)
-    edges = torch.stack([hearing.flatten(), heard.flatten()])
-    return Sensors(features, edges, of_room[:, 0], room.flatten(), places.flatten(0, 1), torch.stack([vertical, horizontal], 1))
+    rooms = (row * side + column + torch.arange(n)[:, None] * side**2).flatten()
+    of_rooms = torch.randn(n * side**2, 4, generator=generator)  # temperature, three gases
+    nearest = torch.cdist(places, places).topk(max(neighbours, 12) + 1, largest=False).indices  # (n, each, ·), itself first
+    nearest = (nearest + torch.arange(n)[:, None, None] * each).flatten(0, 1)
+    elsewhere = (rooms[nearest[:, :13]] != rooms[:, None]) + 1e-6  # those with no other room in reach are asked about their own
+    source = nearest.gather(1, torch.multinomial(elsewhere, 1, generator=generator)).squeeze(1)
+    asked, (warmth, gases) = rooms[source], of_rooms.split((1, 3), dim=1)
+
+    def uneven(values: Tensor, spread: float) -> Tensor:
+        return values + spread * torch.randn(values.shape, generator=generator)
+
+    smelled = uneven(gases[asked], UNEVEN) @ torch.tensor(NOSES).mT
+    features = torch.cat([uneven(warmth[rooms], NOISE), uneven(gases[rooms], UNEVEN), smelled], dim=1)
+    heard = nearest[:, : neighbours + 1]
+    hearing = torch.arange(n * each)[:, None].expand_as(heard)
+    edges, warmth = torch.stack([hearing.flatten(), heard.flatten()]), warmth.squeeze(1)
+    planned = torch.stack([vertical, horizontal], 1)
+    return Sensors(features, edges, warmth[asked], rooms, asked, warmth, places.flatten(0, 1), planned)
 
 
 def new_buildings(seed: int, n: int = 4) -> Iterator[Sensors]:
@@ -85,32 +101,7 @@ def filtered(graph: Sensors, weights: Float[Tensor, "E"]) -> Float[Tensor, "N"]:
     return total / weight
 
 
-def in_the_same_room(graph: Sensors) -> Float[Tensor, "E"]:
-    """Weigh the edges inside a room by 1, those through a wall by 0: what a filter could do that knows the rooms."""
-    hearing, heard = graph.rooms[graph.edges]
-    return (hearing == heard).float()
-
-
-class Filter(NamedTuple):
-    """Weigh each edge by exp(-distance² / 2 width²) of some features of its ends: nothing is trained."""
-
-    columns: tuple[int, ...]
-    width: float
-
-    def __call__(self, graph: Sensors) -> Float[Tensor, "N"]:
-        """Average the readings that each sensor receives."""
-        hearing, heard = graph.features[:, self.columns][graph.edges]
-        weights = (-(hearing - heard).square().sum(-1) / (2 * self.width**2)).exp()
-        return filtered(graph, weights)
-
-
-def subsets(n: int) -> list[tuple[int, ...]]:
-    """List the subsets of n columns, but for the empty one."""
-    return [chosen for size in range(1, n + 1) for chosen in combinations(range(n), size)]
-
-
-def best_filter(graph: Sensors, columns: list[tuple[int, ...]]) -> Filter:
-    """Return the filter with the least error on a graph whose targets are known, of nine widths."""
-    widths = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
-    filters = [Filter(*choice) for choice in product(columns, widths)]
-    return min(filters, key=lambda each: error(each(graph), graph))
+def from_the_duct(graph: Sensors) -> Float[Tensor, "E"]:
+    """Weigh the edges from the room that the air comes from by 1, all others by 0: what a filter could do that knows it."""
+    hearing, heard = graph.edges
+    return (graph.asked[hearing] == graph.rooms[heard]).float()

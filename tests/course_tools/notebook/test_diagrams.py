@@ -370,7 +370,7 @@ RUNS = {
     "linear_recurrence": (recurrence, SIZES | {"h": 3, "f": 5}),
     "performer": (performer, SIZES | {"h": 13, "m": 17}),
     "message_passing": (messages, {"N": 5, "E": 7, "d": 11}),
-    "room_attention": (room_attention, {"N": 5, "E": 7, "d": 11, "d_in": 6}),
+    "room_attention": (room_attention, {"N": 5, "E": 7, "d": 11, "d_in": 7}),
     "gat": (gat, {"N": 5, "E": 7, "d": 11, "h": 3, "d_in": 13}),
     "simclr": (simclr, PICTURE),
     "byol": (byol, PICTURE),

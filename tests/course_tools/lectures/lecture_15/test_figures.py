@@ -16,7 +16,7 @@ from course_tools.lectures.lecture_15.figures import (
     smoothed,
 )
 
-# The plan of a building: the error of what is drawn, and the weight that a sensor gives to its room.
+# The plan of a building: the error of what is drawn, and the weight that a sensor gives to a room.
 
 
 def test_the_error_over_one_building_is_told(capsys):
@@ -26,8 +26,8 @@ def test_the_error_over_one_building_is_told(capsys):
         show_readings(graph, {"right": graph.targets, "off": off}, building)
         said = capsys.readouterr().out
         assert f"in °C: right 0.0, {told}" in said
-        near = rooms.in_the_same_room(graph)[graph.edges[0] == 100 * building + 12].sum()
-        assert f"twelve others, {int(near) - 1} in its room (lines) and {13 - int(near)} through walls" in said
+        near = int(rooms.from_the_duct(graph)[graph.edges[0] == 100 * building + 40].sum())
+        assert f"itself, {near} in the framed room that its air comes from (lines) and {13 - near} elsewhere (dots)" in said
 
 
 def test_an_edge_list_is_read_as_receiver_and_sender(capsys):
@@ -35,21 +35,21 @@ def test_an_edge_list_is_read_as_receiver_and_sender(capsys):
     assert "These receive: A from C, B from B, B from A." in capsys.readouterr().out
 
 
-def test_the_weight_of_the_own_room_is_told_for_all_pairs(capsys):
-    numbers = torch.tensor([1, 0, 1, 1])
-    show_all_pairs(
-        {"mates": (numbers[:, None] == numbers) / torch.tensor([[3], [1], [3], [3]]), "others": torch.ones(4, 4) / 4}, numbers
-    )
-    assert "Weight in the own room: mates 1.00, others 0.62." in capsys.readouterr().out
+def test_the_weight_of_the_room_asked_for_is_told_for_all_pairs(capsys):
+    asked, numbers = torch.tensor([0, 1, 1, 0]), torch.tensor([1, 0, 1, 1])
+    right = (asked[:, None] == numbers) / torch.tensor([[1], [3], [3], [1]])
+    show_all_pairs({"right": right, "equal": torch.ones(4, 4) / 4}, asked, numbers)
+    assert "Weight on that room: right 1.00, equal 0.50." in capsys.readouterr().out
 
 
 def test_the_weight_of_the_room_is_told(capsys):
     graph = rooms.sensors(torch.Generator().manual_seed(0), n=2)
-    inside = rooms.in_the_same_room(graph)
+    inside = rooms.from_the_duct(graph)
     in_room = inside / torch.zeros(200).index_add(0, graph.edges[0], inside)[graph.edges[0]]
     show_attended(graph, {"in": in_room, "equal": torch.full((2600,), 1 / 13)}, 105)
     n = int(inside[graph.edges[0] == 105].sum())
-    assert f"{n} of them in its room. Weight on its room: in 100%, equal {n / 13:.0%}" in capsys.readouterr().out
+    assert f"{n} of them in the framed room" in (said := capsys.readouterr().out)
+    assert f"Weight on that room: in 100%, equal {n / 13:.0%}" in said
 
 
 # Repeated graph convolution: its features are powers of Â, and the energy falls by the square of an eigenvalue.
