@@ -19,7 +19,7 @@
 # **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** {minutes}.
 # {measured}
 #
-# **How each lecture works.** *Predict*: choose an answer before you run the experiment; then read why. *Write*: put your code
+# **How each lecture works.** *Predict*: choose an answer, or write a number, before you run the experiment; then read why. *Write*: put your code
 # in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
 # until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your
 # run. After a restart, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*. *Time* does
@@ -484,18 +484,19 @@ explore(unit, forget_bias=(-2.0, 10.0, 1.0))
 # path its name.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** At the start the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By what factor does the
-# carousel multiply a gradient over 60 steps, with the bias $b_f = 0$ and with $b_f = 4$?
+# **Predict a number** (within a factor of 1.5). At the start the weights of the forget gate are small, so $f \approx
+# \sigma(b_f)$. By what factor does the carousel multiply a gradient over 60 steps, with the bias $b_f = 4$?
 #
-# <details><summary>A. About a half, and nearly 1.</summary>
+# <details><summary>0.337</summary>
 #
-# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.982. There are sixty steps.</details>
-# <details><summary>B. Nearly 0, and about a third.</summary>
+# σ(4) = 0.982, and sixty such factors leave $0.982^{60}$, about a third. With the bias 0 the gate is ½, and $0.5^{60}$ is below
+# $10^{-18}$.</details>
+# <details><summary>0.982</summary>
 #
-# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.982^{60}$ is about a third.</details>
-# <details><summary>C. Nearly 0 in both cases: sixty factors below 1.</summary>
+# That is the factor of *one* step, σ(4). There are sixty.</details>
+# <details><summary>1.0</summary>
 #
-# It depends on how far below 1 they are. Sixty factors of 0.982 leave about a third.</details>
+# The gate is nearly 1, but its factor acts sixty times.</details>
 
 # %%
 gates = torch.sigmoid(torch.tensor([0.0, 4.0])).expand(60, 2)

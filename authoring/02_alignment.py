@@ -13,7 +13,8 @@
 # %% [markdown] tags=["header"]
 # # 02 · Alignment
 #
-# With attention, a decoder reads every state of the encoder, instead of one vector for the whole source.
+# With attention, a decoder looks up what it needs in all states of the encoder. Where one vector must carry the whole source,
+# training needs ten times as many updates, and wider states.
 #
 # You will write the scores, the masked softmax and the loss of a small translator, and train it with and without attention to
 # convert dates to ISO 8601.
@@ -250,19 +251,20 @@ weights = exponentials / exponentials.sum()
 print("scores", k @ q, "weights", weights, "context", weights @ values, sep="\n")
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Suppose the third entry is padding: it only fills a batch and must get no weight. What are the weights of the
-# other two?
+# **Predict a number** (within 0.01). Suppose the third entry is padding: it only fills a batch and must get no weight. What is
+# the weight of *mars*?
 #
-# <details><summary>A. 0.665 and 0.090, as before.</summary>
+# <details><summary>0.881</summary>
 #
-# They sum to 0.755. The weight of the padding is missing, so the context is too small, and how much too small depends on the
-# padding.</details>
-# <details><summary>B. 0.881 and 0.119.</summary>
+# The sum contains only real keys: 7.39 / 8.39 for *mars*, and 1 / 8.39 = 0.119 for *juin*. The ratio of the two weights is the
+# same as before.</details>
+# <details><summary>0.665</summary>
 #
-# Yes. The sum contains only real keys: 7.39 / 8.39 and 1 / 8.39. The ratio of the two weights is the same as before.</details>
-# <details><summary>C. 0.7875 and 0.2125: each gets half of the weight of the padding.</summary>
+# With 0.665 and 0.090, as before, the weights sum to 0.755. The weight of the padding is missing, so the context is too small,
+# and how much too small depends on the padding.</details>
+# <details><summary>0.787</summary>
 #
-# That changes their ratio, which should depend on their scores alone.</details>
+# If each gets half of the weight of the padding, their ratio changes. It should depend on their scores alone.</details>
 
 # %% [markdown]
 # ## 3 Scores
@@ -419,20 +421,20 @@ class AlignedDecoder(Decoder):
 # reversed within each sentence, but not that of the values.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A source has 26 characters. Before the reversal, a query puts all its weight on the key of the second. Which
-# value does it get after the reversal?
+# **Predict a number** (exactly). A source has 26 characters. Before the reversal, a query puts all its weight on the key of
+# character 2. The value of which character does it get after the reversal?
 #
-# <details><summary>A. That of the second character: the order of the keys does not matter to a softmax.</summary>
+# <details><summary>25</summary>
+#
+# The key that it matches now stands at the last place but one, and its weight with it. If the characters of the answer come
+# through attention, none can be right now. If they come through the last state, which the decoder also reads, nothing
+# changes.</details>
+# <details><summary>2</summary>
 #
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
-# <details><summary>B. The mean of all values: the query finds no key any more.</summary>
+# <details><summary>24</summary>
 #
-# The key that it matches is still there, at another place, and gets the same weight.</details>
-# <details><summary>C. That of the last but one.</summary>
-#
-# Yes: the key now stands at the last place but one, and its weight with it. If the characters of the answer come through
-# attention, none can be right now. If they come through the last state, which the decoder also reads, nothing
-# changes.</details>
+# The first character is number 1, and the last is number 26.</details>
 
 # %%
 torch.manual_seed(0)
@@ -480,26 +482,19 @@ source(experiments.keys_reversed)
 #
 # The mean of *embeddings* would. A state of the encoder also depends on what precedes and follows its character.</details>
 
-# %%
-torch.manual_seed(0)
-mixed = Translator(words)
-mixed.encoder = experiments.Changed(mixed.encoder, experiments.mean_state)
-learn(mixed, known)
-print(", ".join(f"{n} dates: {exact(mixed, new[n]):.2f}" for n in new))
-source(experiments.mean_state)
-
-# %% tags=["nbval-check-output"]
-claim("02.path", mean=exact(mixed, new[2]), attention=right["attention"][1])
-
 # %% [markdown]
-# After as many updates, the mean is no better than the last state. One vector *mixes* all characters, and training must find out
-# how to pack and unpack them. With attention nothing is packed: each position of the answer learns only *which* state it needs.
-#
-# Is it a matter of time, or of room? A recorded study, `02_length_and_width`, trained relatives of the two models for longer and
-# with wider states: Luong's decoder, with the *general* score of section 3, and one without attention.
+# A recorded study, `02_length_and_width`, shows all curves to their end. Its models are relatives of the two above: Luong's
+# decoder, with the *general* score of section 3, and one without attention, which gets the last state or the mean. Is it a
+# matter of time, or of room? Some have wider states.
 
 # %% tags=["nbval-check-output"]
-through = figures.show_study()
+study, through = figures.show_study()
+source(experiments.mean_state)
+claim(
+    "02.path",
+    attention=study.scores("attention, width 64", "two dates after 400"),
+    mean=study.scores("mean of the states, width 64", "two dates"),
+)
 last_state = through["last state, width 64"]
 claim(
     "02.u",
@@ -515,7 +510,9 @@ claim(
 
 # %% [markdown]
 # 64 numbers *can* carry two dates, given time: at this width **attention needs a tenth of the updates**. A last state of 256
-# numbers needs twice as many updates as attention with 64.
+# numbers needs twice as many updates as attention with 64. The mean learns even later than the last state, although every
+# character is one step away: both *mix* all characters in one vector, and training must find out how to pack and unpack them.
+# With attention nothing is packed: each position of the answer learns only *which* state it needs.
 #
 # Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
 # answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.

@@ -231,16 +231,17 @@ for name, state in {"first": [0.0, -4.0], "second": [-4.0, 0.0]}.items():
     print(f"{name} digit: weights", weights, "context", weights @ regions)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Leave the tanh out: the score is $v^\top (W_h h + W_a a_i)$. What are the weights of left, middle and right for
-# the two states?
+# **Predict a number** (within 0.01). Leave the tanh out: the score is $v^\top (W_h h + W_a a_i)$. What weight does the *left*
+# region get in the first state?
 #
-# <details><summary>A. The same for both states.</summary>
+# <details><summary>0.5</summary>
 #
-# Right: −8, −16, −8 for both. The state adds the same number to every region, and the softmax takes it out again.</details>
-# <details><summary>B. Still different, but less sharp.</summary>
+# The scores are −8, −16 and −8, for both states: left and right share the weight. The state adds the same number, −16, to every
+# region, and the softmax takes it out again.</details>
+# <details><summary>0.956</summary>
 #
-# What the state adds no longer depends on the region. It cancels entirely.</details>
-# <details><summary>C. Equal weights, ⅓ each.</summary>
+# What the state adds no longer depends on the region. It cancels, and left and right are equal.</details>
+# <details><summary>0.333</summary>
 #
 # The regions still differ in $W_a a$. Only the state has lost its influence.</details>
 
@@ -616,18 +617,20 @@ from course_lib.models import doubly_stochastic_penalty
 doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Xu's images have 14 × 14 = 196 regions. For a caption of ten words, how small can the penalty become?
+# **Predict a number** (within 1). Xu's images have 14 × 14 = 196 regions. For a caption of ten words, how small can the penalty
+# become?
 #
-# <details><summary>A. 0: training minimises it.</summary>
+# <details><summary>176.5</summary>
+#
+# At best every region gets 10/196, and 196 · (1 − 10/196)² remains. The penalty favours weights whose *sum over the words* is
+# spread evenly over the regions.</details>
+# <details><summary>0</summary>
 #
 # The weights of ten words sum to ten. They cannot give each of 196 regions a sum of 1.</details>
-# <details><summary>B. About 10.</summary>
+# <details><summary>186</summary>
 #
-# The penalty is a sum over the *regions*, and nearly all of them get weights near 0.</details>
-# <details><summary>C. About 176.</summary>
-#
-# Yes: at best every region gets 10/196, and 196 · (1 − 10/196)² remains. The penalty favours weights whose *sum over the words*
-# is spread evenly over the regions.</details>
+# That is the penalty if each word puts all its weight on a region of its own. Weights that are spread over all regions cost
+# less: of many gaps below 1, squared, equal ones have the smallest sum.</details>
 
 
 # %%

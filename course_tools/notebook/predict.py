@@ -1,8 +1,10 @@
-"""Predictions before running a cell: buttons that record a choice, then the explanation of every option."""
+"""Predictions before running a cell: buttons that record a choice, or a number to write; then the explanation."""
 
+import math
+import re
 from html import escape
 
-from course_tools.notebook.prediction_options import Prediction, prediction
+from course_tools.notebook.prediction_options import Prediction, as_number, prediction
 from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.progress_record import progress_file, progress_of, read_events, remember
 from course_tools.notebook.reopened import stand_in
@@ -17,24 +19,82 @@ document.addEventListener("click", (event) => {
 """The buttons disappear once one is chosen, and with them the focus: without it, no key reaches the notebook any more."""
 
 
-def predict(id: str) -> None:
+def predict(id: str, number: object = ..., *decimals: object) -> None:
     """Ask for a prediction; the first choice counts and is stored in the progress file.
 
     In an interactive notebook, the options are buttons, and the explanations follow the choice. Elsewhere, such as in an
     exported page, the explanations are folded.
 
+    Args:
+        id: such as "01.p1".
+        number: where a number is asked for, the student's, in place of `...`; anything else is answered by a sentence.
+        decimals: what a decimal comma makes of a number.
+
     Raises:
         UnknownPrediction: there is no prediction with this id.
     """
     asked = prediction(id)
-    if not (in_notebook() and watched()):
+    live = in_notebook() and watched()
+    chosen = progress_of(read_events(progress_file())).predictions.get(id) if live else None
+    if asked.within and (number is not ... or chosen):
+        publish(_number_answered(asked, number, decimals, chosen))
+    elif not live:
         publish(folded(asked))
-        return
-    chosen = progress_of(read_events(progress_file())).predictions.get(id)
-    if chosen:
+    elif asked.within:
+        publish(_said("Write your number in place of <code>...</code> and run this cell again."))
+    elif chosen:
         publish(_answered(asked, chosen))
     else:
         _ask(asked)
+
+
+def _number_answered(asked: Prediction, number: object, decimals: tuple, chosen: str | None) -> dict[str, str]:
+    """Compare a number with the right one, and remember it if it is the first."""
+    said = float(chosen) if number is ... and chosen else _finite(number)
+    if said is None or decimals:
+        got = ", ".join(map(repr, (number, *decimals)))
+        return _said(f"This prediction is one number, with a decimal point, such as 0.5 or 2e-3. You wrote {escape(got)}.")
+    if chosen is None:
+        remember("prediction", asked.id, choice=f"{said:g}", right=asked.accepts(f"{said:g}"))
+    return compared(asked, said)
+
+
+def _finite(number: object) -> float | None:
+    """Return a number as a float, also if it is a tensor of one; None if it is not one, or not finite."""
+    try:
+        said = float(number)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return None if isinstance(number, str | bool) or not math.isfinite(said) else said
+
+
+def compared(asked: Prediction, said: float) -> dict[str, str]:
+    """Write how near a number is to the right one, what a known wrong one overlooks, and why the right one is right."""
+    right, means = asked.right_option, asked.option_of(f"{said:g}")
+    if means == right:
+        verdict = "✓ " + (f"within {asked.within}" if asked.within != "exactly" else "exactly")
+    else:
+        verdict = f"✗ {_off(said, as_number(right.text), asked.within)}"
+    overlooked = f"<div>{means.text}: {means.explanation}</div>" if means and means != right else ""
+    html = (
+        f'<div role="group" aria-label="Prediction {escape(asked.id)}"><div>You said <b>{said:g}</b>; it is '
+        f"<b>{right.text}</b>: {verdict}.</div>{overlooked}<div>{right.explanation}</div></div>"
+    )
+    return {"text/html": html, "text/plain": f"Prediction {asked.id}: you said {said:g}; it is {right.text}: {verdict}."}
+
+
+def _off(said: float, value: float, within: str) -> str:
+    """Say by how much a number is too large or too small, as a factor where a factor is allowed."""
+    size = "large" if said > value else "small"
+    if not within.startswith("a factor of "):
+        return f"too {size} by {abs(said - value):.3g}"
+    if said * value <= 0:
+        return f"too {size}"
+    return f"too {size} by a factor of {max(said / value, value / said):.3g}"
+
+
+def _said(sentence: str) -> dict[str, str]:
+    return {"text/html": f"<div>{sentence}</div>", "text/plain": re.sub(r"<[^>]*>", "", sentence)}
 
 
 def _ask(asked: Prediction) -> None:
@@ -78,12 +138,16 @@ def explained(asked: Prediction, chosen: str) -> str:
 
 
 def folded(asked: Prediction, texts: bool = False) -> dict[str, str]:
-    """Write the explanation of every option, folded, as HTML; as plain text, only the letters.
+    """Write the explanation of every option, folded, as HTML; as plain text, only the letters. A number is folded as well.
 
     Args:
         asked: the prediction.
         texts: write the text of each option too. The question above a call of `predict` has them already.
     """
+    if asked.within:
+        rows = "".join(f"<p><b>{option.text}</b> {option.explanation}</p>" for option in asked.options)
+        html = f"<details><summary>The number, and why</summary>{rows}</details>"
+        return {"text/html": html, "text/plain": f"Prediction {asked.id}: a number?"}
     options = (
         f"<details><summary>{option.letter}{f'. {option.text}' if texts else ': right or wrong?'}</summary>"
         f"<p>{option.explanation}</p></details>"

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,45 @@ class Option(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """One prediction; `right` is the letter of its right option."""
+    """One prediction; `right` is the letter of its right option.
+
+    If it asks for a number, `within` says how near it must be: "a factor of 1.5", "0.02" or "exactly". Its options are then the
+    right number and known wrong ones, which are not shown before the answer.
+    """
 
     id: str
     options: tuple[Option, ...]
     right: str
+    within: str = ""
+
+    @property
+    def right_option(self) -> Option:
+        """The right option."""
+        return next(option for option in self.options if option.letter == self.right)
+
+    def option_of(self, choice: str) -> Option | None:
+        """Return the option that an answer means: a letter, or a number that is near enough; None if there is none."""
+        if not self.within:
+            return next((option for option in self.options if option.letter == choice), None)
+        near = [option for option in self.options if _is_near(float(choice), as_number(option.text), self.within)]
+        return min(near, key=lambda option: abs(float(choice) - as_number(option.text)), default=None)
+
+    def accepts(self, choice: str) -> bool:
+        """Return whether an answer is right."""
+        option = self.option_of(choice)
+        return option is not None and option.letter == self.right
+
+
+def as_number(text: str) -> float:
+    """Read a number as authors write it, such as "1,300"."""
+    return float(text.replace(",", ""))
+
+
+def _is_near(said: float, value: float, within: str) -> bool:
+    if within.startswith("a factor of "):
+        most = float(within.removeprefix("a factor of "))
+        return said * value > 0 and abs(math.log(said / value)) <= math.log(most) + 1e-9
+    return abs(said - value) <= (0.0 if within == "exactly" else float(within)) + 1e-9
 
 
 class UnknownPrediction(KeyError):
@@ -39,7 +74,7 @@ class UnknownPrediction(KeyError):
 def predictions() -> dict[str, Prediction]:
     """Return all predictions of the course by their ids, such as "04.p1"."""
     return {
-        id: Prediction(id, tuple(Option(*option) for option in item["options"]), item["right"])
+        id: Prediction(id, tuple(Option(*option) for option in item["options"]), item["right"], item.get("within", ""))
         for id, item in json.loads(FILE.read_text(encoding="utf-8")).items()
     }
 

@@ -44,7 +44,7 @@ class ExerciseProgress:
 
 @dataclass
 class Progress:
-    """Exercises by id, and the first choice of each prediction by id, such as "B"."""
+    """Exercises by id, and the first choice of each prediction by id, such as "B" or "0.3"."""
 
     exercises: dict[str, ExerciseProgress] = field(default_factory=dict)
     predictions: dict[str, str] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def summary(progress: Progress, lecture: str) -> str:
 def predicted(progress: Progress, lecture: str) -> tuple[int, int]:
     """Count the predictions made in a lecture, and those that were right."""
     made = [item for id, item in predictions().items() if id.startswith(f"{lecture}.") and id in progress.predictions]
-    return len(made), sum(progress.predictions[item.id] == item.right for item in made)
+    return len(made), sum(item.accepts(progress.predictions[item.id]) for item in made)
 
 
 def show_progress(html: Path | None = None, export: Path | None = None, other: Path | None = None) -> None:

@@ -142,9 +142,12 @@ class _Drafting:
         """Remove the explanations from a prediction, and return the cell that calls `predict`, with what it shows."""
         self.n_predictions += 1
         id = f"{self.number}.p{self.n_predictions}"
-        shown = new_output("display_data", folded(prediction_of(id, cell.source)))
+        asked = prediction_of(id, cell.source)
+        shown = new_output("display_data", folded(asked))
         cell.source = question(cell.source)
-        call = new_code_cell(f'predict("{id}")', metadata={"tags": ["predict"]}, outputs=[shown])
+        call = new_code_cell(
+            f'predict("{id}"{", ..." if asked.within else ""})', metadata={"tags": ["predict"]}, outputs=[shown]
+        )
         call["origin"] = f"prediction {id}"
         return call
 

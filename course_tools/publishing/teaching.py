@@ -13,7 +13,7 @@ from course_tools.bank import exercise
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.companion import Row, rows
 from course_tools.publishing.outputs import tags
-from course_tools.publishing.prediction_cells import is_right, split_question
+from course_tools.publishing.prediction_cells import right_letter, split_question, within
 from course_tools.publishing.project import Lecture, lectures
 from course_tools.publishing.student_time import StudentTime, exercise_minutes, student_time, time_phrase
 
@@ -84,7 +84,8 @@ def session(lecture: Lecture) -> Session:
             section_of.setdefault(one.metadata["exercise"], section)
         if "predict" in tags(one):
             source, options = split_question(one.source)
-            right = next(f"{letter}. {text}" for letter, text, why in options if is_right(why))
+            letter = right_letter(one.source)
+            right = next(text if within(one.source) else f"{letter}. {text}" for each, text, _ in options if each == letter)
             predictions.append(Asked(f"{lecture.number}.p{len(predictions) + 1}", _the_question(source), right, section))
     return Session(
         lecture,
@@ -101,7 +102,7 @@ def _the_question(source: str) -> str:
     """Return the question of a prediction: the words after "Predict", or the last two sentences if that word is missing."""
     words = " ".join(line for line in source.splitlines() if not line.startswith("#"))
     words = " ".join(re.sub(r"!\[[^\]]*\]\([^)]*\)", "", words).split())
-    before, marked, after = words.partition("**Predict.**")
+    before, marked, after = re.split(r"(\*\*Predict(?:\.| a number)\*\*|$)", words, maxsplit=1)
     sentences = re.split(r"(?<=[.:!?])(?:\*\*)? (?=\S)", after if marked else before)
     return (after if marked else " ".join(sentences[-2:])).replace("**", "").strip()
 

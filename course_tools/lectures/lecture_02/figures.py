@@ -10,6 +10,7 @@ from course_tools.notebook.plots import MARKERS, attention_map, describe
 from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.show import show
 from course_tools.notebook.style import despine, palette
+from course_tools.studies import RecordedStudy
 
 
 def show_padded_batch(texts: Sequence[str]) -> None:
@@ -46,8 +47,8 @@ def _cells(rows: Mapping[str, Sequence[str | None]], wide: bool = False) -> Figu
     return figure
 
 
-def show_study() -> dict[str, tuple[Sequence[int], Sequence[float]]]:
-    """Draw the exact match on pairs of dates through training, as recorded by a study; return the curves by their names."""
+def show_study() -> tuple[RecordedStudy, dict[str, tuple[Sequence[int], Sequence[float]]]]:
+    """Draw the exact match on pairs of dates through training, as recorded; return the record and the curves by name."""
     study = recorded("02_length_and_width")
     short = "last state, width 64"  # the longer training replaces it
     through = {name.removesuffix(", three times as long"): study.curve(name) for name in study.names if name != short}
@@ -56,7 +57,7 @@ def show_study() -> dict[str, tuple[Sequence[int], Sequence[float]]]:
         _by_kind_and_width(through),
         alt=f"Exact match on new pairs of dates against the number of updates: {ends}. {study.cost}.",
     )
-    return through
+    return study, through
 
 
 def _by_kind_and_width(through: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> Figure:

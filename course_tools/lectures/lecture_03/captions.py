@@ -76,6 +76,16 @@ def caption_task(seed: int = 0, n_images: int = 4_000, steps: int = 300) -> Capt
     return _with_regions(examples, _digit_classifier(examples.train, seed, steps))
 
 
+@torch.no_grad()
+def classifier_names_both(task: CaptionTask) -> float:
+    """Measure the fraction of the test images both of whose digits the encoder's classifier names, shown one at a time."""
+    part, right = task.examples.test, torch.tensor(True)
+    for which, word in ((0, 0), (1, -1)):
+        labels = torch.tensor([NAMES.index(caption.split()[word]) for caption in part.captions])
+        right = right & (task.classifier(_windows(part, 1, which).to(device())).argmax(-1).cpu() == labels)
+    return right.float().mean().item()
+
+
 def page_task(task: CaptionTask, seed: int = 0, n_images: int = 4_000) -> CaptionTask:
     """Compose pages of four digits on two lines, whose captions read them line by line; they keep the encoder of `task`."""
     return _with_regions(composed((n_images, 1, 500), seed, _page), task.classifier)
@@ -150,11 +160,11 @@ def _cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
-def _windows(part: Captions, seed: int) -> Tensor:
-    """Cut a window (n, 1, 22, 22) that contains, at a random position, the digit that each caption names first."""
+def _windows(part: Captions, seed: int, which: int = 0) -> Tensor:
+    """Cut a window (n, 1, 22, 22) that contains, at a random position, the digit that each caption names first, or `which`."""
     generator = torch.Generator().manual_seed(seed)
     shift = torch.randint(0, _AROUND + 1, (len(part.corners), 2), generator=generator)
-    corners = (part.corners[:, 0] + shift).tolist()
+    corners = (part.corners[:, which] + shift).tolist()
     padded = F.pad(part.images, (_AROUND,) * 4)
     cut = (image[:, i : i + _WINDOW, j : j + _WINDOW] for image, (i, j) in zip(padded, corners, strict=True))
     return torch.stack(list(cut))

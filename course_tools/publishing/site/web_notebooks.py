@@ -27,7 +27,7 @@ _IMPORTS = re.compile(r"\s*(?:import|from)\s")
 _SOLUTION = re.compile(rf"^ *{BEGIN}\n(.*?)^ *{END}$", re.DOTALL | re.MULTILINE)
 _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 """The sentence of a claim in its output, with the measured values in bold."""
-_ASKED = re.compile(r'predict\("([^"]+)"\)')
+_ASKED = re.compile(r'predict\("([^"]+)"')
 _LENS = re.compile(r'srcdoc="[^"]*data-view=&quot;(\w+)&quot;[^"]*"')
 """The microscope that a notebook contains, and its first view; a page of the site shows the site's microscope instead."""
 _FACTS = re.compile(

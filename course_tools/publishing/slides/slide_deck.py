@@ -163,7 +163,7 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
         text = _DIAGRAM.sub("", written)
         if "predict" in tags(cell) and (heading, written) == sections[-1]:
             asked = text.partition("\n- **A.**")[0]
-            asked = re.sub(r"^\*\*Predict\.\*\*\s*", "", asked.strip())
+            asked = re.sub(r"^\*\*Predict(?:\.| a number)\*\*\s*(?:\([^)]*\)\.\s*)?", "", asked.strip())
             body, question = _markdown(asked), _sentences(asked.rpartition("\n\n")[2])[-1]
             yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{body}</div>', asked=_inline(question))
         elif heading or _shown(text):
@@ -241,7 +241,7 @@ def _claim(claim: dict) -> Slide:
 def _ask(deck: list[Slide], cell: NotebookNode) -> None:
     """Add the options to the question's slide, and a slide with the right one; explanations go to the notes."""
     try:
-        asked = prediction(re.search(r'predict\("([^"]+)"\)', cell.source)[1])
+        asked = prediction(re.search(r'predict\("([^"]+)"', cell.source)[1])
     except UnknownPrediction:
         return
     last = next((i for i in range(len(deck) - 1, -1, -1) if deck[i].kind == "vote"), None)
@@ -249,10 +249,16 @@ def _ask(deck: list[Slide], cell: NotebookNode) -> None:
     if last is not None:
         question = f'<p class="asked">{deck[last].asked}</p>'
         options = _options([(option.letter, option.text) for option in asked.options])
+        if asked.within:
+            options = (
+                f'<p class="options">A number, {asked.within if asked.within == "exactly" else f"within {asked.within}"}</p>'
+            )
         deck[last] = replace(deck[last], body=deck[last].body + options)
-    right = next(option for option in asked.options if option.letter == asked.right)
-    notes = "".join(f"<p><b>{option.letter}</b> {option.text}: {option.explanation}</p>" for option in asked.options)
-    body = f'<div class="answer">{question}<p><b class="letter">{right.letter}</b> {right.text}</p></div>'
+    right = asked.right_option
+    named = [(option, "" if asked.within else f"{option.letter} ") for option in asked.options]
+    notes = "".join(f"<p><b>{letter}</b>{option.text}: {option.explanation}</p>" for option, letter in named)
+    letter = "" if asked.within else f'<b class="letter">{right.letter}</b> '
+    body = f'<div class="answer">{question}<p>{letter}{right.text}</p></div>'
     deck += [Slide("answer", "Answer", body, notes), Slide("why", "", f"<p>{right.explanation}</p>", evidence=True)]
 
 

@@ -124,7 +124,7 @@ def test_a_slider_is_still_there_when_the_page_is_loaded_again(notebook):
 
 
 def test_what_was_not_used_is_still_readable_when_the_notebook_is_opened_again_without_its_kernel(notebook):
-    notebook.write(DEFINED, 'predict("01.p3")')
+    notebook.write(DEFINED, 'predict("01.p6")')
     figure = FIGURE.replace("[0, 1]", "[0, steps]").replace("\n", "\n    ")
     notebook.write(EXPLORED, f"def draw(steps=3):\n    {figure}\n\nexplore(draw, steps=(1, 9))")
     for cell in (DEFINED, EXPLORED):
@@ -133,7 +133,7 @@ def test_what_was_not_used_is_still_readable_when_the_notebook_is_opened_again_w
     notebook.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     notebook.page.reload()
     notebook.output(DEFINED).get_by_text("To choose, run this cell again.").wait_for()
-    assert "About a half, and nearly 1." in notebook.output(DEFINED).text_content()
+    assert "Over one step the batch is too small." in notebook.output(DEFINED).text_content()
     notebook.output(EXPLORED).get_by_text("To move the sliders, run this cell again.").wait_for()
     assert notebook.output(EXPLORED).locator("img").get_attribute("alt") == ALT
     assert notebook.page.get_by_text("Error displaying widget").count() == 0

@@ -1,9 +1,11 @@
-"""A prediction asks first and explains after the choice; exported, it stands folded."""
+"""A prediction asks first and explains after the choice or the number; exported, it stands folded."""
 
+import math
 from collections import Counter
 from importlib import import_module
 
 import pytest
+import torch
 
 from course_tools.notebook import progress_record as progress
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction, predictions
@@ -15,13 +17,14 @@ def test_every_prediction_has_options_and_one_that_is_right():
     assert len(predictions()) > 100
     for item in predictions().values():
         assert len(item.options) >= 2
+        assert item.accepts(item.right_option.text.replace(",", "") if item.within else item.right)
         assert item.right in [option.letter for option in item.options]
         assert all(option.text and option.explanation for option in item.options)
 
 
 def test_the_letter_does_not_give_the_right_option_away():
     """Most authors put the right option second; a student who notices stops reading."""
-    letters = Counter(item.right for item in predictions().values())
+    letters = Counter(item.right for item in predictions().values() if not item.within)
     assert max(letters.values()) < 0.45 * letters.total(), letters
 
 
@@ -98,3 +101,75 @@ def test_run_again_it_shows_what_was_chosen_and_asks_no_more(watched):
 def test_each_button_says_what_it_does(watched):
     module.predict("04.p1")
     assert [button.description for button in watched.buttons()] == ["I predict A", "I predict B", "I predict C"]
+
+
+# Numbers.
+
+NUMBERS = {
+    "01.p3": torch.tensor(4.0).sigmoid().item() ** 60,
+    "02.p1": math.exp(2) / (math.exp(2) + 1),
+    "02.p3": 26 - 2 + 1,
+    "03.p2": torch.tensor([-8.0, -16.0, -8.0]).softmax(0)[0].item(),
+    "03.p6": 196 * (1 - 10 / 196) ** 2,
+}
+
+
+def test_the_right_numbers_are_what_the_mechanism_gives():
+    assert {item.id for item in predictions().values() if item.within} == NUMBERS.keys()
+    for id, value in NUMBERS.items():
+        assert float(prediction(id).right_option.text) == pytest.approx(value, rel=2e-3), id
+        assert prediction(id).accepts(f"{value:g}")
+
+
+@pytest.mark.parametrize(
+    ("id", "said", "verdict"),
+    [
+        ("01.p3", 0.3, "✓ within a factor of 1.5"),
+        ("01.p3", 0.982, "✗ too large by a factor of 2.91"),
+        ("01.p3", torch.tensor(1e-9), "✗ too small by a factor of 3.37e+08"),
+        ("01.p3", -0.3, "✗ too small"),
+        ("02.p1", 0.9, "✗ too large by 0.019"),
+        ("02.p3", 25, "✓ exactly"),
+        ("02.p3", 24, "✗ too small by 1"),
+    ],
+)
+def test_a_number_is_compared_with_the_right_one(watched, id, said, verdict):
+    module.predict(id, said)
+    right = prediction(id).right_option
+    shown = watched.published[-1]
+    assert shown["text/plain"] == f"Prediction {id}: you said {float(said):g}; it is {right.text}: {verdict}."
+    assert right.explanation in shown["text/html"]
+
+
+def test_a_known_wrong_number_is_explained(watched):
+    module.predict("01.p3", 0.98)
+    assert "the factor of <em>one</em> step" in watched.published[-1]["text/html"]
+    module.predict("01.p3", 7)
+    assert "the factor of <em>one</em> step" not in watched.published[-1]["text/html"]
+
+
+def test_without_a_number_it_asks_and_then_shows_the_first_one_again(watched):
+    module.predict("01.p3", ...)
+    assert "in place of ..." in watched.published[-1]["text/plain"]
+    assert "0.337" not in str(watched.published)
+    for said in (0.5, 0.3, ...):
+        module.predict("01.p3", said)
+    assert "you said 0.5" in watched.published[-1]["text/plain"]
+    known = progress.progress_of(progress.read_events(progress.progress_file()))
+    assert known.predictions == {"01.p3": "0.5"}
+    assert progress.predicted(known, "01") == (1, 1)  # 0.5 is within the factor
+
+
+@pytest.mark.parametrize("said", [("about a third",), (None,), (True,), (math.nan,), (torch.ones(2),), (0, 3)])
+def test_what_is_no_number_is_answered_by_a_sentence_and_not_remembered(watched, said):
+    module.predict("01.p3", *said)
+    assert "one number, with a decimal point, such as 0.5" in watched.published[-1]["text/plain"]
+    assert not progress.progress_file().exists()
+
+
+def test_outside_a_live_notebook_a_number_stands_folded(monkeypatch):
+    published = []
+    monkeypatch.setattr(module, "publish", published.append)
+    module.predict("01.p3", ...)
+    assert published == [module.folded(prediction("01.p3"))]
+    assert published[0]["text/html"].startswith("<details><summary>The number, and why</summary><p><b>0.337</b>")
