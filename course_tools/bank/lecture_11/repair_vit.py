@@ -1,4 +1,4 @@
-"""Build task 11.8, repair_vit: a run of a Vision Transformer with three planted faults; what students hand in."""
+"""Build task 11.7, repair_vit: a run of a Vision Transformer with three planted faults; what students hand in."""
 
 from functools import partial
 
@@ -11,28 +11,10 @@ from course_lib.models import ViT
 from course_tools.bank import image_classifiers as classifiers
 from course_tools.bank import language_models
 from course_tools.bank import training_loops as loops
-from course_tools.bank.lecture_11.train_vit import (
-    SmallViT,
-    patches_across_images,
-    quadrants,
-    submit,
-    with_torchs_encoder,
-    without_modules,
-)
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
 
-wrong = loops.Submissions(
-    __name__,
-    submit,
-    example="image",
-    model="model",
-    results="logits",
-    rates="Set it back to 0.003.",
-    batch="batch",
-    new="new images",
-)
-right = Answers([with_torchs_encoder, without_modules])
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
 
@@ -104,6 +86,69 @@ def repair_vit(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> 
         loss.backward()
         optimizer.step()
     return model.eval()
+
+
+def quadrants(images):
+    """Cut images into four patches (B, 4, 16)."""
+    return F.unfold(images, 4, stride=4).mT
+
+
+def attention(q, k, v):
+    """Mix the tokens of each image by one head."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def _class_token(x):
+    return x[:, 0]
+
+
+class SmallViT(nn.Module):
+    """One block with one head over four patches, and what a wrong submission changes.
+
+    That is how it cuts images, how it mixes tokens, which logits it returns, its positions and its dropout.
+    """
+
+    def __init__(self, n_classes, cut=quadrants, mix=attention, of=_class_token, positions=1.0, dropout=0.0):
+        super().__init__()
+        self.embed, self.class_token = nn.Linear(16, 32), nn.Parameter(torch.randn(1, 1, 32))
+        self.positions = nn.Parameter(0.5 * torch.randn(1, 5, 32))
+        self.norm_1, self.qkv, self.norm, self.logits = (
+            nn.LayerNorm(32),
+            nn.Linear(32, 96),
+            nn.LayerNorm(32),
+            nn.Linear(32, n_classes),
+        )
+        self.feed_forward = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32))
+        self.cut, self.mix, self.of, self.used, self.dropout = cut, mix, of, positions, nn.Dropout(dropout)
+
+    def tokens(self, images):
+        """Embed the patches, with the class token before them and positions added."""
+        x = torch.cat([self.class_token.expand(len(images), -1, -1), self.embed(self.cut(images))], dim=1)
+        return self.dropout(x + self.used * self.positions[:, : x.shape[1]])
+
+    def forward(self, images):
+        x = self.tokens(images)
+        x = x + self.mix(*self.qkv(self.norm_1(x)).chunk(3, dim=-1))
+        return self.of(self.logits(self.norm(x + self.feed_forward(x))))
+
+
+def patches_across_images(images):
+    """Cut images into (B, 4, 16) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
+
+
+submit = classifiers.submission(SmallViT)
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    example="image",
+    model="model",
+    results="logits",
+    rates="Set it back to 0.003.",
+    batch="batch",
+    new="new images",
+)
 
 
 @wrong(proof=trained.both(trained.reads_other_examples, language_models.gives_probabilities))
@@ -213,8 +258,72 @@ def another_network(*data):
     return submit(data, model=lambda n_classes: network)
 
 
+@right
+def with_torchs_encoder(images, labels, n_classes, n_steps):
+    """Sixteen patches by a convolution, torch's TransformerEncoder with dropout, a DataLoader that shuffles, a schedule."""
+
+    class Model(nn.Module):
+        def __init__(self, d=48):
+            super().__init__()
+            self.embed, self.first = nn.Conv2d(1, d, 2, stride=2), nn.Parameter(torch.zeros(1, 1, d))
+            self.positions = nn.Parameter(torch.randn(1, 17, d) * 0.3)
+            layer = nn.TransformerEncoderLayer(d, 4, 2 * d, dropout=0.02, batch_first=True, norm_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(d), enable_nested_tensor=False)
+            self.head = nn.Linear(d, n_classes)
+
+        def forward(self, pictures):
+            tokens = self.embed(pictures).flatten(2).mT
+            tokens = torch.cat((self.first.repeat(tokens.shape[0], 1, 1), tokens), 1)
+            return self.head(self.encoder(tokens + self.positions)[:, 0, :])
+
+    model, criterion = Model(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=n_steps)
+    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
+        optimizer.zero_grad()
+        criterion(model(pictures), targets).backward()
+        optimizer.step()
+        schedule.step()
+    model.eval()
+    return model
+
+
+@right
+def without_modules(images, labels, n_classes, n_steps):
+    """Weights in a dict, a function, gradients from autograd, and Adam by hand; the mean of the tokens for a class token."""
+    d = 48
+    shapes = {
+        "embed": (16, d),
+        "q": (d, d),
+        "k": (d, d),
+        "v": (d, d),
+        "up": (d, 4 * d),
+        "down": (4 * d, d),
+        "out": (d, n_classes),
+    }
+    weights = {name: (torch.randn(shape) * shape[0] ** -0.5).requires_grad_() for name, shape in shapes.items()}
+    weights["positions"] = torch.randn(4, d).requires_grad_()
+
+    def model(pictures):
+        B = pictures.shape[0]
+        patches = pictures.reshape(B, 2, 4, 2, 4).permute(0, 1, 3, 2, 4).reshape(B, 4, 16)
+        x = (2 * patches - 1) @ weights["embed"] + weights["positions"]
+        normal = F.layer_norm(x, (d,))
+        scores = (normal @ weights["q"]) @ (normal @ weights["k"]).mT / d**0.5
+        x = x + scores.softmax(-1) @ (normal @ weights["v"])
+        x = x + (F.layer_norm(x, (d,)) @ weights["up"]).relu() @ weights["down"]
+        return F.layer_norm(x, (d,)).mean(1) @ weights["out"]
+
+    def loss():
+        which = torch.randint(len(labels), (48,))
+        return -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
+
+    loops.adam_by_hand(list(weights.values()), n_steps, loss, 4e-3)
+    return model
+
+
 exercise = Exercise(
-    id="11.8",
+    id="11.7",
     title="Repair a Vision Transformer that does not train",
     reference=repair_vit,
     properties=classifiers.properties(SECONDS, MOST_PARAMETERS),

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.primitives import patch_grid
@@ -111,6 +114,63 @@ def show_offsets(number: Tensor) -> None:
     )
 
 
+def show_numbered_patches() -> None:
+    """Draw 16 numbered pixels in four coloured patches of 2 × 2; beside them each patch as a vector, and its product with E."""
+    colours, E = ["#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6"], (0, 0, 1, 10)
+    drawn = Figure(figsize=(6.0, 2.6), layout="constrained")
+    picture, vectors = drawn.subplots(1, 2, width_ratios=[2, 3])
+
+    def box(ax: Axes, x: float, y: float, text: object, colour: str) -> None:
+        ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", linewidth=1))
+        ax.text(x + 0.5, y + 0.5, str(text), ha="center", va="center", fontsize=10)
+
+    said = []
+    for patch, colour in enumerate(colours):
+        top, left = 2 * (patch // 2), 2 * (patch % 2)
+        pixels = [4 * row + column for row in (top, top + 1) for column in (left, left + 1)]
+        for place, pixel in enumerate(pixels):
+            box(picture, pixel % 4, pixel // 4, pixel, colour)
+            box(vectors, place, 1.25 * patch, pixel, colour)
+        product = sum(weight * pixel for weight, pixel in zip(E, pixels, strict=True))
+        vectors.text(4.3, 1.25 * patch + 0.5, f"· (0, 0, 1, 10) = {product}", va="center", fontsize=10)
+        said.append(f"{', '.join(map(str, pixels))} gives {product}")
+    picture.set(xlim=(0, 4), ylim=(4, 0), aspect="equal", title="4 × 4 pixels")
+    vectors.set(xlim=(0, 8.6), ylim=(4.75, 0), aspect="equal", title="four patches")
+    for ax in (picture, vectors):
+        ax.title.set_fontsize(10)
+        ax.axis("off")
+    show(
+        drawn,
+        alt="A picture of 4 × 4 pixels, numbered row by row, in four coloured patches of 2 × 2. Each patch is written "
+        f"as one vector, row by row, and multiplied by (0, 0, 1, 10): {'; '.join(said)}.",
+    )
+
+
+def show_places(study: RecordedStudy, side: int = 8) -> None:
+    """Draw for some patches the cosine of their position vector with that of each place, as one training left them."""
+    (first, *_), name = study.of(study.names[0]), "{} to {}"
+    places = sorted({int(score.split(" to ")[0]) for score in first.scores if " to " in score})
+    maps = {
+        f"row {place // side + 1}, column {place % side + 1}": torch.tensor(
+            [first.scores[name.format(place, other)] for other in range(side * side)]
+        ).view(side, side)
+        for place in places
+    }
+    drawn = score_maps(maps, x="column", y="row", unit="cosine")
+    for ax in drawn.axes[: len(maps)]:
+        ax.set(xticks=[], yticks=[], aspect="equal")
+    beside = {
+        title: F.avg_pool2d(grid[None, None], 3, 1, padding=1, count_include_pad=False)[0, 0][divmod(place, side)]
+        for (title, grid), place in zip(maps.items(), places, strict=True)
+    }
+    show(
+        drawn,
+        alt=f"For four of {side} × {side} patches, the cosine of its learned position vector with that of every place. Mean "
+        f"over the place and those around it, and over all: "
+        f"{'; '.join(f'{title} {near:.2f} and {maps[title].mean():.2f}' for title, near in beside.items())}. {study.cost}.",
+    )
+
+
 def show_few_pictures(study: RecordedStudy) -> None:
     """Draw the accuracy on unseen digits against the number of known ones, for each network: seeds, and their mean."""
     sizes, kinds = ("250", "1,000", "4,000"), ("ViT", "CNN", "CNN, all positions")
@@ -124,8 +184,10 @@ def show_few_pictures(study: RecordedStudy) -> None:
         "accuracy on unseen digits",
         f"recorded: mean of {n_seeds} seeds, and each",
         "x",
+        across={"chance": 0.1},
     )
     ax = drawn.axes[0]
+    ax.set_ylim(0, 1.03)
     for rows, line in zip(scores.values(), list(ax.lines), strict=False):
         for place, each in zip(places, rows, strict=True):
             ax.plot([place] * len(each), each, color=line.get_color(), linestyle="", marker=".", alpha=0.4)

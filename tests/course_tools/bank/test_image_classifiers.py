@@ -8,8 +8,8 @@ from torch import nn
 
 from course_tools.bank import image_classifiers as judged
 from course_tools.bank.language_models import gives_probabilities
-from course_tools.bank.lecture_11 import train_vit
-from course_tools.bank.lecture_11.train_vit import SmallViT, quadrants
+from course_tools.bank.lecture_11 import repair_vit
+from course_tools.bank.lecture_11.repair_vit import SmallViT, quadrants
 from course_tools.checks.trained import reads_other_examples
 from course_tools.checks.training_record import measure
 
@@ -26,7 +26,7 @@ EVIDENCE = (
 
 @cache
 def questions():
-    return train_vit.exercise.questions(seed=0)
+    return repair_vit.exercise.questions(seed=0)
 
 
 def shown(make):
@@ -61,7 +61,7 @@ def with_probabilities(n_classes):
     [
         (SmallViT, set()),
         (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
-        (partial(SmallViT, cut=train_vit.patches_across_images), {"reads_other_examples"}),
+        (partial(SmallViT, cut=repair_vit.patches_across_images), {"reads_other_examples"}),
         (partial(SmallViT, cut=lambda images: quadrants(images)[:, 1:]), {"misses_patches", "adds_up_patches"}),
         (constant, {"misses_all_patches", "ignores_the_order", "adds_up_patches"}),
         (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),

@@ -9,8 +9,10 @@ from course_tools.lectures.lecture_11.figures import (
     show_few_pictures,
     show_hardest,
     show_maps,
+    show_numbered_patches,
     show_offsets,
     show_patches,
+    show_places,
     show_where,
 )
 from course_tools.lectures.lecture_11.maps import NAMES, draw_maps
@@ -81,3 +83,17 @@ def test_few_pictures_are_told_by_network_and_number(capsys):
     ]
     show_few_pictures(RecordedStudy("11_pictures", "", "", "3.12", "2.8", "one CPU thread", runs))
     assert "mean of 2 seeds: ViT 0.080 with 250, 0.080 with 1,000, 0.080 with 4,000; CNN 0.080" in capsys.readouterr().out
+
+
+def test_numbered_patches_give_the_products_of_the_lecture(capsys):
+    show_numbered_patches()
+    assert (
+        "0, 1, 4, 5 gives 54; 2, 3, 6, 7 gives 76; 8, 9, 12, 13 gives 142; 10, 11, 14, 15 gives 164." in capsys.readouterr().out
+    )
+
+
+def test_cosines_are_drawn_at_the_place_of_the_other_patch(capsys):
+    scores = {f"5 to {other}": 1.0 if other in (1, 4, 5, 6, 9) else -0.25 for other in range(16)}
+    run = RecordedRun("hidden", 0, scores | {"neighbours": 1.0}, {}, 1.0)
+    show_places(RecordedStudy("11_toy", "s", "l", "3.11.7", "2.13.0", "one CPU thread", [run]), side=4)
+    assert "row 2, column 2 0.44 and 0.14" in capsys.readouterr().out
