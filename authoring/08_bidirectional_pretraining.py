@@ -141,8 +141,7 @@ from course_lib.losses import corrupt
 corrupt = check("08.2", corrupt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Some slides say: "[15 % of] words which have been replaced with a MASK token." What percentage of the tokens of a
-# text *are* [MASK] after this procedure?
+# **Predict.** 15 % of the tokens of a long text are chosen. What percentage of its tokens *are* [MASK] after this procedure?
 #
 # <details><summary>A. 15 %.</summary>
 #
@@ -320,9 +319,10 @@ claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 # finds it only where that is to the left. And BERT has begun to *translate*: a hidden month costs it far less than ln 12 = 2.5 nats,
 # although it never saw a dictionary.
 #
-# **The regression does nearly as well as BERT.** So the gain over the GPT comes from reading both sides, not from attention: in a date,
-# each word means the same in every text, and a sum over the words is enough. It would not be for the secret orders of lecture 07, where
-# one letter says which other one counts. But no one had to tell BERT where the answer stands, and it can do more than fill one gap.
+# **After 1,000 updates, no BERT does better than the regression.** So the gain over the GPT comes from reading both sides, not from
+# attention: in a date, each word means the same in every text, and a sum over the words is enough. (It would not be for the secret
+# orders of lecture 07, where one letter says which other one counts.) BERT is still learning, and no one had to tell it where the
+# answer stands; with more updates it will do better, and more than fill one gap.
 # (A GPT can fill gaps, too, if the text is rearranged so that the gap comes last: *fill in the middle*, Bavarian et al. 2022.)
 #
 # ## 6 BERT writes
@@ -605,8 +605,8 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 # Labels in one language, answers in five others. Most of it is in the frozen states: the pre-training has put the names that
 # a month has in all languages side by side, and the labels only name the season.
 #
-# **The translations did this.** The control: train a BERT on texts whose two sentences name *different* days, and it finds as few seasons
-# as the untrained one (0.27 to 0.31, in one training of 1,000 updates); on the true pairs, as many updates reach 0.46 to 0.57.
+# **The translations did this**: in one training on texts whose two sentences name *different* days, a BERT found as few seasons as the
+# untrained one.
 #
 # No network is needed to use the pairs: the SVD with 12 directions is always right and **better than BERT**; with 48, it is little better
 # than TF-IDF alone. BERT needs no such choice, and the same weights also write dates; but if one knows that only the month
@@ -671,27 +671,22 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 # %% [markdown]
 # ## 9 What came of it
 #
-# BERT-large had 340 million parameters and was trained on 3.3 billion words; within a year most leading entries on benchmarks of
-# language understanding, such as GLUE and SQuAD, were built on it or on a variant of it.
+# BERT-large had 340 million parameters and was trained on 3.3 billion words; within a year most leading entries on benchmarks such as
+# GLUE and SQuAD were built on it.
 #
 # - **More of the same.** RoBERTa (2019) trained longer on ten times the text, drew new masks each time, dropped next-sentence
 #   prediction and was better on GLUE, SQuAD and RACE.
-# - **Learning from every token.** ELECTRA (2020) lets a small model replace tokens, and a larger one predicts for *each* token whether
-#   it was replaced.
-# - **Positions in every layer.** DeBERTa (2021, section 3.1) keeps the content and the position of a token apart, and each layer adds up
-#   scores of content with content, of content with *relative* position, and of position with content (lecture 10).
+# - **Learning from every token.** In ELECTRA (2020) a small model replaces tokens, and a larger one predicts for *each* whether it was
+#   replaced.
 # - **Many languages.** Multilingual BERT transfers labels between languages as in section 7, even without parallel text (Pires et
 #   al. 2019); XLM (2019) masks tokens in pairs of translations, as we did.
-# - **Retrieval.** Sentence-BERT (2019) makes one vector per text. Dense retrieval and re-ranking, which also find the sources for
-#   chatbots, are mostly built on encoders, and lately also on GPTs that were retrained to give vectors.
-# - **Today.** Chatbots are GPTs, and with enough of a prompt they also classify. Where many texts need a label, a score or a vector,
-#   encoders remain in use because they are small and fast: ModernBERT (2024) has rotary positions, gated feed-forward networks, local
-#   windows in two of three layers, fused attention and contexts of 8,192 tokens; it masks 30 % and has no next-sentence prediction.
+# - **Today.** Chatbots are GPTs. Where many texts need a label, a score or a vector (Sentence-BERT 2019), encoders remain in use because
+#   they are small and fast: ModernBERT (2024) has rotary positions, gated feed-forward networks, local windows in two of three layers
+#   and contexts of 8,192 tokens; it masks 30 % and has no next-sentence prediction.
 #
 # **Further reading.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) ·
 # Devlin et al. 2019, *BERT* (https://arxiv.org/abs/1810.04805) · Liu et al. 2019, *RoBERTa* (https://arxiv.org/abs/1907.11692) ·
-# Clark et al. 2020, *ELECTRA* (https://arxiv.org/abs/2003.10555) · He et al. 2021, *DeBERTa: Decoding-enhanced BERT with
-# Disentangled Attention* (https://arxiv.org/abs/2006.03654) ·
+# Clark et al. 2020, *ELECTRA* (https://arxiv.org/abs/2003.10555) ·
 # Pires et al. 2019, *How Multilingual is Multilingual BERT?* (https://arxiv.org/abs/1906.01502) · Conneau and Lample 2019,
 # *Cross-lingual Language Model Pretraining* (https://arxiv.org/abs/1901.07291) · Reimers and Gurevych 2019, *Sentence-BERT*
 # (https://arxiv.org/abs/1908.10084) · Bavarian et al. 2022, *Efficient Training of Language Models to Fill in the Middle*
@@ -793,18 +788,18 @@ for (first, second), same in list(zip(rows, follows.tolist(), strict=True))[:4]:
     print("same day " if same else "other day", "|", first, "|", second)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A BERT is trained on such pairs, with masked tokens and next-sentence prediction. How does it fill the gaps of true
-# pairs, compared with a BERT that has read only true pairs, after 1,000 updates of either?
+# **Predict.** One BERT trains on such pairs, with masked tokens and next-sentence prediction, another one on true pairs alone. Which
+# of them has more texts from which it can learn to find a hidden *year*?
 #
-# <details><summary>A. Better: it has two tasks to learn from.</summary>
+# <details><summary>A. The first: it has two tasks to learn from.</summary>
 #
-# The second task has a price, which the next figure separates from its gain.</details>
-# <details><summary>B. Worse, mainly because of the random sentences.</summary>
+# The second task asks whether the days are the same, and not which year is hidden.</details>
+# <details><summary>B. The second.</summary>
 #
-# Yes. In half of the texts the other sentence is of another day, and a hidden token cannot be found there.</details>
-# <details><summary>C. Just as well: the pairs are as many.</summary>
+# Yes. In half of the first one's texts the other sentence is of another day, and the hidden year stands nowhere.</details>
+# <details><summary>C. Neither: the texts are as many.</summary>
 #
-# As many, but half of them do not contain the answer.</details>
+# As many, but half of the first one's do not contain the answer.</details>
 
 # %% tags=["nbval-check-output"]
 short = recorded("08_dates")
@@ -821,10 +816,9 @@ claim(
 )
 
 # %% [markdown]
-# The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: the delay is due to the random
-# sentences, and the second loss makes up for next to none of it. It is a delay: both were still improving. It is large because in our
-# pairs the other sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, either, and
-# dropped it.
+# The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: what delays both is the random
+# sentences. A delay is all that these trainings show: after 1,000 updates, both were still improving. It is large because in our pairs
+# the other sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, and dropped it.
 #
 # ## Always [MASK]
 #
@@ -852,13 +846,14 @@ claim(
 )
 
 # %% [markdown]
-# Does this matter for a later task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
-# [MASK] alone; only frozen states get worse, by 0.9 points in named-entity recognition. Wettig et al. (2023) find [MASK] alone
-# even better on most tasks.
+# So it is not for want of training: the one that fills gaps as BERT does gives a visible token no more. Does this matter for a later
+# task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
+# [MASK] alone; only frozen states get worse, by 0.9 points in named-entity recognition. Wettig et al. (2023,
+# https://arxiv.org/abs/2202.08005) find [MASK] alone even better on most tasks.
 #
 # ## What heads attend to
 #
-# Clark et al. (2019) summarised each of the 144 heads of BERT-base by a few numbers. With weights $\alpha_{ij}$ of token $i$ on
+# Clark et al. (2019, https://arxiv.org/abs/1906.04341) summarised each of the 144 heads of BERT-base by a few numbers. With weights $\alpha_{ij}$ of token $i$ on
 # token $j$ and the set $D$ of delimiters, such as [SEP], averaged over the real tokens $i$ of a batch:
 #
 # $$\text{previous } \alpha_{i,i-1} \quad \text{current } \alpha_{i,i} \quad \text{following } \alpha_{i,i+1} \quad \text{delimiters } \sum_{j \in D} \alpha_{ij} \quad \text{entropy } -\sum_j \alpha_{ij} \log \alpha_{ij}$$
@@ -902,7 +897,7 @@ figures.show_head_statistics(
 #
 # $$p(\text{tag of } i) = \mathrm{softmax}(W T_i + b) \qquad p(\text{start} = i) = \mathrm{softmax}_i(S \cdot T_i) \quad p(\text{end} = i) = \mathrm{softmax}_i(E \cdot T_i)$$
 #
-# BERT's tokens are **word pieces** (Wu et al. 2016, section 4.1). A word is cut from left to right, each time by the longest piece of
+# BERT's tokens are **word pieces** (Wu et al. 2016, section 4.1, https://arxiv.org/abs/1609.08144). A word is cut from left to right, each time by the longest piece of
 # the vocabulary that fits; `##` marks a piece that continues a word. A word of which some part fits no piece becomes [UNK].
 
 # %%
@@ -945,10 +940,12 @@ from course_tools.bank.lecture_08.train_bert import train_bert
 # %% tags=["nbval-check-output"]
 train_bert = check("08.8", train_bert)
 
-# %% [markdown] tags=["companion"]
-# ## Papers and decks, with errata
+# %% [markdown] tags=["companion", "guard"]
+# ## Decks
 #
 # *EE* is EE-559 13.2, *RK* RKMVERI, *CS* CSE 891, *IT* ITMO lecture 7, *GA* Gaïffas lecture 8.
+#
+# **Errata of the decks.**
 #
 # - *RK*: QQP asks "if two questions are semantically *different*". It asks whether they are the *same*: class 1 is a duplicate
 #   (Devlin et al., appendix B.1, "semantically equivalent"). The difference matters for F1, which counts only one class.
@@ -960,11 +957,6 @@ train_bert = check("08.8", train_bert)
 # - *IT*: BERT masks "random words (N-grams/sentences)". In fact it masks subword pieces, each independently. Whole words and
 #   spans came later, and whole sentences in other models (PEGASUS).
 # - *CS* cites BERT as EMNLP 2018. It appeared at NAACL 2019.
-#
-# **Papers.** Besides those of the lecture: Clark, Khandelwal, Levy, Manning 2019, *What Does BERT Look At?*, section 3
-# (https://arxiv.org/abs/1906.04341) · Wettig et al. 2023, *Should You Mask 15 % in Masked Language Modeling?*
-# (https://arxiv.org/abs/2202.08005) · Wu et al. 2016, *Google's Neural Machine Translation System*, section 4.1
-# (https://arxiv.org/abs/1609.08144).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
