@@ -95,7 +95,7 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 
 # %% [markdown] tags=["predict"]
 # A colour is right if, of the four, it is nearest to that of the kind. The network sees the whole picture, and after 600 updates it is
-# right about one creature in four, as a guess is. It needs far more time: with 2,000 updates it reaches 0.38 to 0.45 in the recorded study of section 5, with 5,000, in one training, 0.63.
+# right about one creature in four, as a guess is. It needs far more time; section 5 gives it more.
 #
 # **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to a grey
 # creature?
@@ -302,7 +302,7 @@ for name, matrix in zip((*names, "W_z"), (*W, W_z), strict=True):
 #
 # `Painter` has your block between the first and the last layers of the convolutional network. Nothing else changes: the block, with 8,192
 # parameters, stands where the three convolutions, with 123,648, stood.
-# It gets 1,200 updates: with a learning rate that falls within 600, two of four trainings still end near 0.35.
+# It gets 1,200 updates.
 
 
 # %% tags=["cover"]
@@ -349,18 +349,19 @@ claim(
 # | narrow convolutions | the same; narrow throughout, so that the whole network is as large as that with the block | 39,312 |
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Which rival comes closest to the block?
+# **Predict.** Which of the four must learn the comparison of two creatures anew for every offset between them?
 #
-# <details><summary>A. The dilated convolutions: they know where each creature is.</summary>
+# <details><summary>A. The summary: it does not know where a creature is.</summary>
 #
-# That is a disadvantage: what they learn about two cells does not apply to two cells at another offset.</details>
-# <details><summary>B. None: all stay below one half, without a comparison of pairs.</summary>
+# For that very reason it need not. It brings all creatures to one place, whatever the distance, and one hidden layer compares a
+# cell with it. But that layer has to learn the comparison for all drawings at once, where attention compares two at a time.</details>
+# <details><summary>B. The convolutions, both of them.</summary>
 #
-# They see everything that is needed, and a hidden layer can compare, too.</details>
-# <details><summary>C. The summary.</summary>
+# Yes. Their weights belong to offsets: what they learn about two cells does not apply to two cells at another offset.</details>
+# <details><summary>C. None: all of them see everything that is needed.</summary>
 #
-# Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But that layer has to
-# learn the comparison for all drawings at once, where attention compares two at a time.</details>
+# They do, and their hidden layers can compare, too. But what is learned at one offset helps at another only if the weights are
+# shared.</details>
 
 # %% [markdown] tags=["predict"]
 # And which scores find the kind? Three controls keep the block and its recipe, and change only these. *Keys alone*: θ is the same for
@@ -407,8 +408,8 @@ claim(
 # number of each can only say how far down one common order of the keys a query reads. (In the paper, on videos of actions, all forms gain
 # about as much, table 2a.)
 #
-# The summary is still rising: in one longer training, 0.94 after 10,000 updates. Keys alone gain little after 600: one mean, added to
-# every cell, leaves the comparison to one hidden layer.
+# The summary is still rising after these updates. Keys alone gain little after 600: one mean, added to every cell, leaves the
+# comparison to one hidden layer.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. A drawing has 15 free pixels
@@ -849,11 +850,6 @@ claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
 
 # %% [markdown] tags=["companion"]
 # ## Papers and decks
-#
-# *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are
-# the rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$. *EE*,
-# figure 2: "the dot-product version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is
-# then not needed (section 7).
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
