@@ -37,12 +37,12 @@ from torch import Tensor, nn
 from course_lib.attention import Attended, attend, dot_attention
 from course_lib.attention import scaled_dot_product_attention, split_heads
 from course_lib.attention.multihead import mask_per_head, merge_heads
-from course_lib.fast import fused_gru
-from course_lib.primitives import GRU, causal_mask, padding_mask
+from course_lib.primitives import causal_mask, padding_mask
 from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
 from course_tools.lectures.lecture_04 import colour_restoration, data, figures, rival
 from course_tools.notebook import check, claim, device, explore, ledger, microscope
-from course_tools.notebook import plots, predict, progress, show, source
+from course_tools.notebook import plots, predict, progress, recorded, show
+from course_tools.notebook import show_study, source
 from course_tools.notebook.layer_costs import measured_costs
 from course_tools.notebook.seed_scores import lead_over_best
 from course_tools.notebook.training_curve import show_recorded_losses
@@ -84,8 +84,9 @@ data.print_text(*draw_texts(1))
 # the next figure.</details>
 
 # %% [markdown]
-# We train the GRU of lecture 01 on this task. `Reader` is a model around any layer that mixes tokens: it embeds key and value
-# of each token, adds the two vectors, applies the layer, and reads eight logits off at every position.
+# `Reader` is a model around any layer that mixes tokens: it embeds key and value of each token, adds the two vectors, applies
+# the layer, and reads eight logits off at every position. First the layer is the GRU of lecture 01. Its training takes minutes,
+# so it is recorded.
 
 
 # %%
@@ -126,15 +127,22 @@ def answer(model, draw, n=1_000):
 
 
 # %%
-torch.manual_seed(0)
-gru = Reader(GRU(64, 64, fused_gru), sizes=(16, 9), n_answers=8).to(device())
-losses = {"GRU": [train_reader(gru, draw_texts, steps=2_000)]}
+study = recorded("04_look_up")
+updates, right = study.curve("GRU")
 bag_accuracy, bag_loss = data.bag_of_values(draw_texts(4_000)[1])
-show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss})
+drawn = plots.curves(
+    {"GRU": (updates, right)},
+    "updates",
+    "questions answered right",
+    "as recorded, mean of three seeds",
+    log="x",
+    across={"a bag of values": bag_accuracy},
+)
+drawn.axes[0].set_ylim(0, 1)
+show(drawn, alt=f"A GRU, from {right[0]:.2f} to {right[-1]:.2f}: {study.cost}.")
 
 # %% [markdown] tags=["try-it"]
-# The GRU soon knows which values occur, the dashed line, and only slowly learns whose they are. This is not its end: in a
-# training of 10,000 updates with a decaying rate, 81 % of its answers became right.
+# The GRU soon knows which values occur, the dashed line, and learns only slowly whose they are; at the end it still gains.
 #
 # **Try it.** Read the pairs above once, cover them, and answer the questions. That is the task of the GRU, which must write
 # all pairs into its state before it sees a question. Now uncover them. That is self-attention: it keeps every token, and the
@@ -160,9 +168,8 @@ show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss
 # $$\exp(-\tfrac12\lVert q-k\rVert^2) = \exp(q\cdot k)\;\exp(-\tfrac12\lVert q\rVert^2)\;\exp(-\tfrac12\lVert k\rVert^2)$$
 #
 # The second factor is the same for every key, so it cancels when the weights are normalised. So does the third if all keys have
-# equal length, as here; else a longer key wins more weight from every query that agrees with it. What remains is a **softmax over
-# dot products**, with the scores 2, 4 and −2. In the next cell each value is a vector with a 1 at its number, so the context shows
-# how much of each value arrives.
+# equal length, as here. What remains is a **softmax over dot products**, with the scores 2, 4 and −2. In the next cell each value
+# is a vector with a 1 at its number: the context shows how much of each value arrives.
 
 # %%
 keys = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0]])  # k4, k15, k9
@@ -226,7 +233,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all axes, also that of the batch.)
+# You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all of them.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention
@@ -289,11 +296,9 @@ print(f"right without training: {right.float().mean():.1%}")
 figures.show_lookup(look_up(*text).weights[0], *(each[0] for each in text))
 
 # %% [markdown]
-# Half of each question's weight is on its pair, the other half on the question itself, which has nothing to pass on. (The
-# pairs look up, too, and find themselves, but nothing is read off there. In section 7 every token has something to write.)
+# Half of each question's weight is on its pair, the other half on the question itself, which has nothing to pass on.
 #
-# Training has to find such matrices. The layer takes the place of the GRU in the same `Reader` and loop, with 300 updates
-# instead of 2,000.
+# Training has to find such matrices. The layer takes the place of the GRU in the same `Reader`.
 
 
 # %%
@@ -312,12 +317,14 @@ class SelfAttention(nn.Module):
 torch.manual_seed(0)
 head = SelfAttention(64, scaled_dot_product_attention)
 attentive = Reader(head, sizes=(16, 9), n_answers=8).to(device())
-losses["self-attention"] = [train_reader(attentive, draw_texts, steps=300)]
-show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss})
+losses = {"self-attention": [train_reader(attentive, draw_texts, steps=300)]}
+bounds = {"a guess": math.log(8), "a bag of values": bag_loss}
+show_recorded_losses(losses, "cross-entropy, nats", bounds)
 
 # %% tags=["nbval-check-output"]
-right = [answer(model, draw_texts).float().mean() for model in (attentive, gru)]
-claim("04.j", attention=right[0], gru=right[1], bag=bag_accuracy)
+show_study("04_look_up")
+found = answer(attentive, draw_texts).float().mean()
+claim("04.j", attention=found, gru=study.scores("GRU", "accuracy"), bag=bag_accuracy)
 
 # %%
 _, learned = attentive(*(each.to(device()) for each in text))
@@ -373,10 +380,6 @@ claim("04.c", without=without, scaled=scaled, slope=slope)
 # | name | shape |
 # | --- | --- |
 # | mask | (T_q, T_k), broadcasts over batch and heads |
-#
-# In the diagram each row is a query, and a filled square is True.
-#
-# ![](diagram:masks)
 
 # %% exercise="04.2" difficulty="●○○" minutes=4
 from course_lib.primitives import causal_mask
@@ -492,9 +495,6 @@ figures.show_split_heads(split_heads, n_heads=3)
 # | weights | (…, h, T_q, T_k) |
 #
 # ![](diagram:multi_head)
-
-# %% [markdown]
-# In self-attention, queries, keys and values come from the same tokens. The function also serves where they do not.
 
 # %% exercise="04.5" difficulty="●●●" minutes=15
 from course_lib.attention import multi_head_attention
@@ -618,9 +618,8 @@ torch.testing.assert_close(shuffled, plain[:, shuffle], atol=1e-4, rtol=1e-4)
 print("largest difference:", (shuffled - plain[:, shuffle]).abs().max().item())
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** The attention microscope runs small trained transformers inside the page. The first reverses a word without the
-# place from the back. Switch off the scale, the mask, the positions or a head, and compare with a model that was trained without
-# it. (At $d_k = 12$, training without the scale hardly hurts.)
+# **Explore.** The attention microscope runs small trained transformers inside the page. Switch off the scale, the mask, the
+# positions or a head, and compare with a model that was trained without it.
 
 # %% tags=["interactive"]
 microscope()
@@ -687,11 +686,7 @@ microscope()
 # - **The Transformer** (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) is made of this layer: lecture 05.
 # - **Recall became a yardstick.** Arora et al. 2023 (*Zoology*, https://arxiv.org/abs/2312.04927) trace most of the gap in
 #   perplexity between attention and other language models to look-ups like that of section 1.
-# - **Fewer keys and values.** In grouped-query attention (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245), several heads
-#   of queries share keys and values, which makes the cache of a writing model smaller.
-# - **Without storing the weights.** FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135) computes your function
-#   tile by tile: lecture 19.
-# - **Scores that grow again.** In large models, training makes queries and keys long. ViT-22B (Dehghani et al. 2023,
+# - **Scores that grow again.** Training makes queries and keys long. ViT-22B (Dehghani et al. 2023,
 #   https://arxiv.org/abs/2302.05442) normalises both before the product.
 # - **A softmax must choose.** A query that matches no key still distributes a weight of 1, usually to the first token (Xiao et
 #   al. 2023, https://arxiv.org/abs/2309.17453). In gpt-oss (2025) a learned score can take it; a sigmoid gate on the output of
@@ -857,14 +852,11 @@ costs = measured_costs(FOUR, lengths, short, d=64)
 figures.show_costs(costs, lengths, short)
 
 # %% tags=["nbval-check-output"]
-claim("04.q", exponents=tuple(costs.exponents.values()), layers=FOUR)
-claim(
-    "04.r",
-    attention=tuple(costs.waits["self-attention"]),
-    recurrence=tuple(costs.waits["recurrent"]),
-    paths=tuple(lengths[-1] for lengths in costs.paths.values()),
-    n=tuple(short),
-)
+named = {layer: layer.removeprefix("self-") for layer in FOUR}
+claim("04.q", **{named[layer]: power for layer, power in costs.exponents.items()})
+joined = {named[layer]: layers[-1] for layer, layers in costs.paths.items()}
+chain, waits = costs.waits["recurrent"][-1], max(costs.waits["self-attention"])
+claim("04.r", n=short[-1], waits=waits, chain=chain, **joined)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** It is often said that attention is cheaper than recurrence when n < d. Count everything that a layer computes,
@@ -973,23 +965,24 @@ padding_mask = check("04.3", padding_mask)
 # %% [markdown] tags=["predict"]
 # ## 14 The divisor and the size of a step
 #
-# Without the divisor, two things are different in training. The softmax starts saturated, as the figure of section 4 shows: a wrong choice is
-# hardly corrected. And every score is as *sensitive* as it is large: the same change of $W_Q$ moves it $\sqrt{d_k}$ times as far. Adam
-# changes each number of a matrix by about the learning rate, however small its derivative.
+# Without the divisor, two things are different in training. The first is section 4's: the softmax starts saturated. The second
+# concerns each update. Adam changes each number of a matrix by about the learning rate, however small its derivative.
 #
-# **Predict.** At $d_k = 512$ and a rate of 0.001, a model without the divisor does not learn the look-up. What helps?
+# **Predict.** One step of Adam changes $W_Q$. How much further does it move a score without the divisor, at $d_k = 512$?
 #
-# <details><summary>A. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$: then the first scores are as small as with the
-# divisor.</summary>
+# <details><summary>A. As far: Adam divides each gradient by its own size.</summary>
 #
-# Only the first ones are. A step still moves the scores $\sqrt{d_k}$ times as far, and after a few steps they are too large.</details>
-# <details><summary>B. A tenth of the learning rate.</summary>
+# So the *matrix* moves as far. The score is the same product of it, without the division.</details>
+# <details><summary>B. About 23 times as far.</summary>
 #
-# Yes, nearly: the steps were too long. What the saturated start costs is the rest: with both changes, the model learns as well as
-# with the divisor.</details>
-# <details><summary>C. Start with the values $\sqrt{d_k}$ times smaller.</summary>
+# Yes: $\sqrt{512} = 22.6$, at every step of the training, even if it starts with scores as small as with the divisor.</details>
+# <details><summary>C. Less far: a saturated softmax has a small derivative.</summary>
 #
-# Values enter after the softmax. They have no effect on the weights.</details>
+# The derivative is small, but Adam's step does not depend on its size.</details>
+
+# %% [markdown]
+# So we mend one thing at a time, then both: $W_Q$ and $W_K$ start smaller, each by $\sqrt[4]{d_k}$, so that the first scores are as
+# small as with the divisor; the learning rate is a tenth.
 
 # %%
 wide, models = {}, {}
@@ -998,6 +991,7 @@ for name, mechanism, start, lr in (
     ("without", dot_attention, 1, 1e-3),
     ("without, small start", dot_attention, 512**-0.25, 1e-3),
     ("without, a tenth of the rate", dot_attention, 1, 1e-4),
+    ("without, both", dot_attention, 512**-0.25, 1e-4),
 ):
     torch.manual_seed(0)
     layer = SelfAttention(512, mechanism)
@@ -1005,13 +999,20 @@ for name, mechanism, start, lr in (
         matrix.weight.data *= start
     models[name] = Reader(layer, (16, 9), 8, d=512).to(device())
     wide[name] = [train_reader(models[name], draw_texts, steps=200, lr=lr, n=32)]
-show_recorded_losses(wide, "cross-entropy, nats", {"a bag of values": bag_loss})
+show_recorded_losses(wide, "cross-entropy, nats", bounds)
 
 # %% tags=["nbval-check-output"]
 right = [answer(model, draw_texts).float().mean() for model in models.values()]
-claim("04.f", scaled=right[0], without=right[1], small=right[2], slow=right[3])
+claim(
+    "04.f",
+    scaled=right[0],
+    without=right[1],
+    small=right[2],
+    slow=right[3],
+    mended=right[4],
+)
 
-# %% [markdown] tags=["companion"]
+# %% [markdown] tags=["companion", "guard"]
 # ## 15 Papers and decks
 #
 # **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1 and sections 3.2.1 to 3.2.3, table 1
