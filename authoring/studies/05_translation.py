@@ -1,6 +1,6 @@
 """How many sentence pairs does a small translation model need before it beats copying and looking up?
 
-Rivals: a Transformer (two layers, width 128) and a GRU with Bahdanau's attention; the source, copied; and the translation of
+Rivals: a Transformer (two post-norm layers, width 128) and a GRU with Bahdanau's attention; the source, copied; and the translation of
 the training source that is nearest by TF-IDF, by words or by runs of letters, whichever is better on held-out pairs. German verses
 of at most 20 words into English, 1,000, 3,000 or 10,000 pairs of them, by 2,000 byte pairs that are learned from these. Both
 networks have one embedding for both languages, dropout, the more the fewer pairs, smoothed labels, the schedule of the
