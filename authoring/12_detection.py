@@ -24,6 +24,8 @@
 # ![](diagram:detr)
 
 # %%
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Real
@@ -43,12 +45,11 @@ from course_lib.primitives import Overlap, area, giou, iou, layer_norm
 from course_lib.primitives import overlap, to_corners
 from course_lib.shapes import Boxes
 from course_lib.training import batches, train
-from course_tools.lectures.lecture_12 import experiments, figures, rivals
+from course_tools.lectures.lecture_12 import detections, figures, rivals
 from course_tools.lectures.lecture_12.crowds import draw_crowds
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import progress, show_study, source
 from course_tools.notebook.authorship import whose
-from course_tools.notebook.training_curve import trained_with_losses
 
 SEED = 0  # of scenes and weights
 
@@ -56,9 +57,9 @@ SEED = 0  # of scenes and weights
 # ## 1 Crowds
 #
 # A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Our scenes
-# hold one to four pixel creatures of two kinds on photographs. Each has a colour of its own, and often a smaller one of its kind
-# stands in front of it, at the same centre: we made the intersection of their boxes 0.51 to 0.6 of the union. A box goes around the
-# whole creature, also where another hides it; its colour has no meaning.
+# hold one to four pixel creatures of two kinds, on photographs strewn with paper. A creature leans to either side, and each of its
+# rows has a colour of its own, without a meaning. Often a smaller one of its kind stands in front of it, at the same centre: we made
+# the intersection of their boxes 0.51 to 0.6 of the union. A box goes around the whole creature, also where another hides it.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -67,8 +68,7 @@ unseen = draw_crowds(300, 10 * SEED + 1, unseen=True)
 figures.show_scenes(unseen, (3, 16))
 
 # %% [markdown]
-# Do we need a network? Cut each scene into patches of one colour, join fragments of the same colour that lie near each other,
-# and let a support vector machine say what each is.
+# Do we need a network? No patch of one colour is a creature, and no template fits one that leans. Section 6 tries without.
 #
 # A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
 # their union; a second detection of the same object counts as wrong. Go down the list by confidence: **precision** is the share of the
@@ -84,19 +84,6 @@ figures.show_scenes(unseen, (3, 16))
 # For each object, **average precision** takes the best precision from where it is found on, 0 if it is missed, and averages:
 # (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order* counts.
 # **AP50** is the mean over the classes, 50 for the half.
-
-# %% tags=["nbval-check-output"]
-source(rivals.OneColour)
-alone = draw_crowds(300, 10 * SEED + 2, unseen=True, pairs=0.0)
-by_colour = rivals.OneColour(Scenes(*(part[:2_000] for part in known)))
-colour_alone, colour_crowds = (
-    experiments.ap50(experiments.Detections(*by_colour.detect(made.images)), made)
-    for made in (alone, unseen)
-)
-claim("12.colour", alone=colour_alone, crowds=colour_crowds)
-
-# %% [markdown]
-# Colour nearly suffices: each of our creatures has just one, unlike objects in photographs. A network has to beat this.
 #
 # A convolutional backbone turns the image into a map of 4 × 4 cells. Then follows one decoder layer of lecture 05 without a causal
 # mask: 16 **object queries** attend to each other, then to the cells. Each predicts a class, or "no object", and a box, relative to
@@ -167,7 +154,7 @@ class SmallDETR(nn.Module):
         return self.classify(x), (self.box(x) + self.points).sigmoid()
 
 
-def learn(loss, steps=1_500, lr=3e-3):
+def learn(loss, steps=2_000, lr=3e-3):
     """Train a detector on known crowds: Adam, warm-up, linear decay, batches of 16."""
     torch.manual_seed(SEED)
     model = SmallDETR().to(device())
@@ -201,20 +188,14 @@ def learn(loss, steps=1_500, lr=3e-3):
 # %%
 source(rivals.one_to_many)
 every_cell = learn(rivals.one_to_many)
-source(experiments.suppressed)
-many = experiments.detect(every_cell, unseen.images)
-kept = experiments.suppressed(many, 0.5)
-first = experiments.first_close_pair(unseen)
+source(detections.suppressed)
+many = detections.detect(every_cell, unseen.images)
+kept = detections.suppressed(many, 0.5)
+first = detections.first_close_pair(unseen)
 figures.show_detections(unseen, first, {"every cell": many, "after NMS": kept})
 
 # %% tags=["nbval-check-output"]
-claim(
-    "12.many",
-    boxes=experiments.boxes_per_object(many, unseen),
-    raw=experiments.ap50(many, unseen),
-    kept=experiments.ap50(kept, unseen),
-    higher=experiments.ap50(experiments.suppressed(many, 0.6), unseen),
-)
+claim("12.many", **detections.judged(many, unseen))
 
 # %% [markdown]
 # There are duplicates, but NMS at 0.5 makes the result worse: it also removes one of two creatures that share a place. At
@@ -395,12 +376,12 @@ def matched(model, batch):
 
 
 once = learn(matched)
-sets = experiments.detect(once, unseen.images)
+sets = detections.detect(once, unseen.images)
 panels = {"every cell": many, "after NMS": kept, "matched": sets}
 there = (unseen.classes >= 0).sum(1)
 right, rest = ((found.confidence > 0.5).sum(1) for found in (sets, kept))
 candidates = ((there > 1) & (right == there) & (rest < there)).nonzero()[:, 0]
-scene = experiments.best_fit(sets, unseen, candidates)
+scene = detections.best_fit(sets, unseen, candidates)
 figures.show_detections(unseen, scene, panels)
 
 # %% [markdown]
@@ -408,15 +389,10 @@ figures.show_detections(unseen, scene, panels)
 # box of one of two at a place counts for either. So we also count the pairs of which both are found:
 
 # %% tags=["nbval-check-output"]
-claim(
-    "12.matched",
-    raw=experiments.ap50(sets, unseen),
-    suppressed=experiments.ap50(experiments.suppressed(sets), unseen),
-    boxes=experiments.boxes_per_object(sets, unseen),
-)
-pairs, _, apart = experiments.told_apart(sets, unseen)
+claim("12.matched", **detections.judged(sets, unseen))
+pairs, _, apart = detections.told_apart(sets, unseen)
 every, after_nms = (
-    experiments.told_apart(found, unseen).apart for found in (many, kept)
+    detections.told_apart(found, unseen).apart for found in (many, kept)
 )
 claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 
@@ -454,6 +430,8 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # - **larger first**: the same, but the larger takes it;
 # - **two queries a cell**: the larger takes the first, the smaller the second.
 #
+# Without a network, a **sliding window**: least squares on random features of a window's contrasts score some 5,000 windows a scene.
+#
 # It judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one of two at a place does not count
 # for the other.
 #
@@ -490,42 +468,24 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %%
 source(rivals.larger_first)
 source(rivals.two_a_cell)
+source(rivals.SlidingWindows)
 study = show_study("12_crowds")
 
 # %% tags=["nbval-check-output"]
-claim(
-    "12.rivals",
-    matched=study.scores("matched", "AP"),
-    raw=study.scores("every cell", "AP"),
-    usual=study.scores("every cell", "AP after suppression at 0.5"),
-    best=study.scores("every cell", "AP after the best suppression"),
-    soft=study.scores("every cell", "AP after Soft-NMS"),
-)
-claim(
-    "12.fit",
-    matched=study.scores("matched", "AP"),
-    nearest=study.scores("nearest cell", "AP"),
-    larger=study.scores("nearest, larger first", "AP"),
-    two=study.scores("two queries a cell", "AP"),
-    listed=study.scores("list order", "AP"),
-)
-claim(
-    "12.longer",
-    matched=study.scores("matched, 4,500 updates", "AP"),
-    boxes=study.scores("matched, 4,500 updates", "boxes per object"),
-    two=study.scores("two queries a cell, 4,500 updates", "AP"),
-    best=study.scores("every cell, 4,500 updates", "AP after the best suppression"),
-    soft=study.scores("every cell, 4,500 updates", "AP after Soft-NMS"),
-    colour=study.scores("patches of one colour", "AP"),
-)
+AP, soft = partial(study.scores, score="AP"), "AP after Soft-NMS"
+by_set, near, listed = map(AP, ("matched", "nearest cell", "list order"))
+larger, two = map(AP, ("nearest, larger first", "two queries a cell"))
+claim("12.fit", matched=by_set, nearest=near, larger=larger, two=two, listed=listed)
+every, window = (study.scores(name, soft) for name in ("every cell", "sliding window"))
+claim("12.rivals", matched=by_set, every=every, window=window)
 
 # %% [markdown]
-# After 1,500 updates, patches of one colour are still ahead by AP. After 4,500, matching is ahead, and hardly a duplicate is
-# left. Two queries a cell do about as well, by a rule that knows the task. **Matching is the right tool here because two may
+# Two queries a cell do about as well as matching, by a rule that knows the task. **Matching is the right tool here because two may
 # share a place: it needs neither a rule nor a threshold.** It finds the rule.
 #
 # Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
-# both are about level with matching; by AP, they stay behind.
+# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too, and no one template fits creatures
+# that lean, each in another colour.
 
 # %% [markdown]
 # And without self-attention? Our queries start from different cells, so most see for themselves which is nearer. Those of
@@ -533,13 +493,9 @@ claim(
 # longer after the last.
 
 # %% tags=["nbval-check-output"]
-claim(
-    "12.alone",
-    matched=study.scores("matched", "AP"),
-    alone=study.scores("matched, queries alone", "AP"),
-    boxes=study.scores("matched, queries alone", "boxes per object"),
-    fewer=study.scores("matched", "boxes per object"),
-)
+names = "matched, queries alone", "matched"
+boxes, fewer = (study.scores(name, "boxes per object") for name in names)
+claim("12.alone", alone=AP(names[0]), matched=by_set, boxes=boxes, fewer=fewer)
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -611,8 +567,9 @@ claim(
 #   (Wang et al. 2024, https://arxiv.org/abs/2405.14458) then trained with both kinds of loss, one-to-many and one-to-one, and does
 #   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR. RF-DETR (Robinson et
 #   al. 2025, https://arxiv.org/abs/2511.09554) passed an AP of 60 in real time.
-# - **By words.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words of a
-#   sentence.
+# - **By words and clicks.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words
+#   of a sentence. In SAM (Kirillov et al. 2023, https://arxiv.org/abs/2304.02643) clicks and boxes are queries: its decoder turns
+#   what they point at into masks.
 # - **Real crowds.** On crowds of people, DETR was *behind* Faster R-CNN with NMS until the decoder was changed (Lin
 #   et al. 2020, https://arxiv.org/abs/2012.06785).
 #
@@ -756,7 +713,7 @@ def my_ap50(found, made):
     return sum(of_class) / len(of_class)
 
 
-ours, theirs = my_ap50(sets, unseen), experiments.ap50(sets, unseen)
+ours, theirs = my_ap50(sets, unseen), detections.ap50(sets, unseen)
 print(f"AP50: yours {ours:.3f}, the library's {theirs:.3f}")
 print(
     f"confidences divided by three: {my_ap50(sets._replace(p=sets.p / 3), unseen):.3f}"
@@ -783,16 +740,11 @@ print(
 # Soft-NMS removes neither. It puts them in order.</details>
 
 # %% tags=["nbval-check-output"]
-source(experiments.softly_suppressed)
-source(experiments.local_maxima)
-softer = experiments.softly_suppressed(many)
-peaks = experiments.local_maxima(many)
-claim(
-    "12.softer",
-    peaks=experiments.ap50(peaks, unseen),
-    soft=experiments.ap50(softer, unseen),
-    matched=experiments.ap50(sets, unseen),
-)
+source(detections.softly_suppressed)
+source(detections.local_maxima)
+ways = {"soft": detections.softly_suppressed(many), "matched": sets}
+ways["peaks"] = detections.local_maxima(many)
+claim("12.softer", **{name: detections.ap50(ways[name], unseen) for name in ways})
 
 # %% [markdown]
 # **By AP50, Soft-NMS makes the network of every cell about level with the set, without any tuning** (your two networks). By
@@ -853,8 +805,8 @@ from course_tools.bank.lecture_12.train_detector import train_detector
 train_detector = check("12.8", train_detector)
 
 # %% [markdown]
-# The next cell trains your detector once more, on other scenes of zeros and ones. It draws the loss, and what the detector
-# finds in new scenes; the true boxes are dashed. Two boxes around one digit are duplicates.
+# The next cell trains your detector once more, on other scenes of zeros and ones, and draws what it finds in new scenes; the true
+# boxes are dashed. Two boxes around one digit are duplicates.
 
 
 # %%
@@ -864,7 +816,7 @@ part = split(range(1_797), 1_400, 0, 397, 0)  # which digits are known, and new
 def zeros_and_ones(which, n, seed):
     """Scenes of the zeros and ones among some of the digits, on the CPU."""
     labels = digits()[1]
-    made = experiments.scenes([i for i in which if labels[i] < 2], n, seed)
+    made = detections.scenes([i for i in which if labels[i] < 2], n, seed)
     return Scenes(*(tensor.cpu() for tensor in made))
 
 
@@ -872,13 +824,11 @@ fresh = zeros_and_ones(part.test, 100, 4)
 example = zeros_and_ones(part.train, 1_500, 3)
 torch.manual_seed(0)
 name = f"{whose(train_detector)} detector"
-built = trained_with_losses(
-    lambda: train_detector(*example, 2, 300), name, y="set loss"
-)
+built = train_detector(*example, 2, 300)
 with torch.no_grad():
     predicted = built(fresh.images)
 p, corners = predicted[..., :3].softmax(-1)[..., :2], to_corners(predicted[..., -4:])
-figures.show_found(fresh, experiments.Detections(p, corners), name)
+figures.show_found(fresh, detections.Detections(p, corners), name)
 
 # %% [markdown] tags=["companion"]
 # ## Papers and decks

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.datasets import Scenes
 from course_lib.primitives import giou, iou, to_corners
-from course_tools.lectures.lecture_12.experiments import Detections, objects
+from course_tools.lectures.lecture_12.detections import Detections, objects
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import curves

@@ -1,4 +1,4 @@
-"""What could find creatures instead of a matched set: every place on one, the nearest place, patches of one colour."""
+"""What could find creatures instead of a matched set: every place on one, the nearest place, a sliding window."""
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,6 @@ CELLS, WIDTH = 4, 64
 """Cells in a row of the map of features, each with one query; features of a cell."""
 NO_OBJECT = 0.5
 """Weight of a query without an object in the loss of the classes."""
-LARGEST = 18
-"""The longest side of a creature in pixels."""
 
 
 def cell_centres() -> Tensor:
@@ -130,89 +128,93 @@ def one_to_many(model: nn.Module, batch: tuple[Tensor, ...], reach: float = 0.6)
     return SetLoss(F.cross_entropy(logits.mT, wanted, weights), *of_boxes).total()
 
 
-class OneColour:
-    """Without a network: patches of one colour, and a support vector machine that says what each patch is."""
+class SlidingWindows:
+    """Without a network: a machine on random features scores every second window of a scene, and the neighbours of the best."""
 
-    def __init__(self, known: Scenes, step: float = 0.15) -> None:
-        """Learn from scenes which patches are creatures; two neighbours closer than `step` in colour join.
+    def __init__(self, known: Scenes, width: int = 1_000) -> None:
+        """Learn from windows near the creatures and elsewhere, and once more with those that score best by then.
 
-        So do the fragments of a half hidden one: patches of nearly one mean colour, four pixels apart or less.
+        The score of a window for each kind is to be how far its overlap (IoU) with a creature of that kind exceeds 0.6.
+
+        Args:
+            known: scenes to learn from.
+            width: number of random features, the cosines of random directions of the windows' contrasts.
         """
-        from sklearn.svm import SVC
-
-        self.step = step
-        scene, corners, shapes = self._patches(known.images.cpu())
-        overlaps = iou(corners[:, None], to_corners(known.boxes.cpu())[scene])[:, 0]  # (n, M)
-        best, which = torch.where(known.classes.cpu()[scene] >= 0, overlaps, 0.0).max(-1)
-        kinds = torch.where(best >= 0.5, known.classes.cpu()[scene, which], N_KINDS)
-        self.machine = SVC(C=10.0).fit(shapes.numpy(), kinds.numpy())
+        self.generator = torch.Generator().manual_seed(0)
+        known = Scenes(*(part.cpu() for part in known))
+        scene, windows = self._windows_to_learn_from(known)
+        shown = self._contrasts(known.images)
+        seen = self._look(shown, scene, windows)
+        self.mean, self.spread = seen.mean(0), seen.std(0) + 0.05
+        self.directions = 0.5 * torch.randn(seen.shape[1], width, generator=self.generator) / seen.shape[1] ** 0.5
+        self.phases = 2 * torch.pi * torch.rand(width, generator=self.generator)
+        self.weights = self._fitted(known, shown, scene, windows)
+        best = self.detect(known.images[:300])[1]
+        again = torch.arange(len(best)).repeat_interleave(best.shape[1])
+        self.weights = self._fitted(known, shown, torch.cat([scene, again]), torch.cat([windows, best.flatten(0, 1)]))
 
     def detect(self, images: Tensor, most: int = 64) -> tuple[Tensor, Tensor]:
-        """Return the confidence of each kind (B, 64, 2) and the corners (B, 64, 4) of the patches of each image."""
-        scene, corners, shapes = self._patches(images.cpu())
-        sure = torch.from_numpy(self.machine.decision_function(shapes.numpy())).float().softmax(-1)[:, :N_KINDS]
-        p, boxes = torch.zeros(len(images), most, N_KINDS), torch.zeros(len(images), most, 4)
+        """Return the score of each kind (B, 64, 2) and the corners (B, 64, 4) of the best windows of each image."""
+        sides, step = range(10, 26, 3), torch.tensor([-1.0, 0.0, 1.0])
+        every = torch.cat([_grid(height, width) for height in sides for width in sides])
+        shown, moves, found = self._contrasts(images.cpu()), torch.cartesian_prod(step, step, step, step), []
         for i in range(len(images)):
-            mine = (scene == i).nonzero()[:most, 0]
-            p[i, : len(mine)], boxes[i, : len(mine)] = sure[mine], corners[mine]
-        return p, boxes
+            windows = every
+            for n in (24, 24, most):
+                score = self._score(shown, torch.full((len(windows),), i), windows)
+                top = score.amax(1).topk(n).indices
+                near = (SIDE * windows[top][:, None] + moves).flatten(0, 1).round().unique(dim=0)
+                last, windows = (score[top], windows[top]), near[((near >= 0) & (near <= SIDE)).all(1)] / SIDE
+            found.append(last)
+        p, corners = (torch.stack(part) for part in zip(*found, strict=True))
+        return p.clamp(0, 1), corners
 
-    def _patches(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Find patches of one colour: their scene (n,), corners (n, 4), and shape, 8 × 8 and the sides (n, 66)."""
-        index = torch.arange(images[:, 0].numel()).view(len(images), SIDE, SIDE)
-        beside = (images[..., 1:] - images[..., :-1]).abs().amax(1) < self.step
-        below = (images[..., 1:, :] - images[..., :-1, :]).abs().amax(1) < self.step
-        start = torch.cat([index[..., :-1][beside], index[:, :-1][below]])
-        end = torch.cat([index[..., 1:][beside], index[:, 1:][below]])
-        label = _components(start, end, index.numel())
-        label = _fragments(images, label)[label]
-        (low, high), area = _extents(label, len(images)), torch.bincount(label)
-        sides = high[:, 1:] + 1 - low[:, 1:]
-        kept = ((sides >= 5) & (sides <= LARGEST)).all(1) & (area >= 12)
-        scenes, shapes, label = low[kept, 0], [], label.view(index.shape)
-        for number in kept.nonzero()[:, 0].tolist():
-            (i, y_1, x_1), (_, y_2, x_2) = low[number].tolist(), high[number].tolist()
-            mask = (label[i, y_1 : y_2 + 1, x_1 : x_2 + 1] == number).float()
-            shapes.append(F.interpolate(mask[None, None], size=(8, 8), mode="bilinear").flatten())
-        corners = torch.stack([low[kept, 2], low[kept, 1], high[kept, 2] + 1, high[kept, 1] + 1], 1) / SIDE
-        return scenes, corners, torch.cat([torch.stack(shapes), sides[kept] / 16], 1)
+    def _windows_to_learn_from(self, known: Scenes) -> tuple[Tensor, Tensor]:
+        """Draw windows (n, 4), corners, and their scenes (n,): 12 around each creature, and 30 anywhere in each scene."""
+        b, m = (known.classes >= 0).nonzero(as_tuple=True)
+        moved = torch.randint(-2, 3, (len(b), 12, 4), generator=self.generator)
+        near = (SIDE * to_corners(known.boxes[b, m])).round()[:, None] + moved
+        size = torch.randint(10, 26, (30 * len(known.images), 2), generator=self.generator)
+        low = (torch.rand(len(size), 2, generator=self.generator) * (SIDE - size)).round()
+        scene = torch.cat([b.repeat_interleave(12), torch.arange(len(known.images)).repeat_interleave(30)])
+        return scene, torch.cat([near.flatten(0, 1), torch.cat([low, low + size], 1)]) / SIDE
+
+    def _fitted(self, known: Scenes, shown: Tensor, scene: Tensor, windows: Tensor) -> Tensor:
+        """Solve for the weights of the features, by least squares with a small penalty."""
+        overlaps, classes = iou(windows[:, None], to_corners(known.boxes)[scene])[:, 0], known.classes[scene]
+        excess = (overlaps - 0.6).clamp(min=0) / 0.4
+        wanted = torch.stack([torch.where(classes == kind, excess, 0.0).amax(1) for kind in range(N_KINDS)], 1)
+        n = len(self.phases) + 1
+        gram, moment = 10 * torch.eye(n), torch.zeros(n, N_KINDS)
+        for of, at, target in zip(scene.split(8_000), windows.split(8_000), wanted.split(8_000), strict=True):
+            features = self._features(self._look(shown, of, at))
+            gram, moment = gram + features.T @ features, moment + features.T @ target
+        return torch.linalg.solve(gram, moment)
+
+    def _score(self, shown: Tensor, scene: Tensor, windows: Tensor) -> Tensor:
+        return self._features(self._look(shown, scene, windows)) @ self.weights
+
+    def _features(self, seen: Tensor) -> Tensor:
+        cosines = torch.cos((seen - self.mean) / self.spread @ self.directions + self.phases)
+        return torch.cat([cosines, torch.ones(len(seen), 1)], 1)
+
+    @staticmethod
+    def _contrasts(images: Tensor) -> Tensor:
+        """Measure how bright the colour of each pixel is, and how it differs from the next to the right and below."""
+        right = F.pad((images[..., 1:] - images[..., :-1]).abs().amax(1), (0, 1))
+        below = F.pad((images[..., 1:, :] - images[..., :-1, :]).abs().amax(1), (0, 0, 0, 1))
+        return torch.stack([images.amax(1) - images.amin(1), right, below], -1)
+
+    @staticmethod
+    def _look(shown: Tensor, scene: Tensor, windows: Tensor, points: int = 12) -> Tensor:
+        """Read the contrasts at 12 × 12 points in and around each window, and its sides: (n, 434)."""
+        at, sides = (torch.arange(points) + 0.5) / points * 1.4 - 0.2, windows[:, 2:] - windows[:, :2]
+        x, y = ((SIDE * (windows[:, i, None] + at * sides[:, i, None])).floor().long().clamp(0, SIDE - 1) for i in (0, 1))
+        return torch.cat([shown[scene[:, None, None], y[:, :, None], x[:, None]].flatten(1), 2 * sides], 1)
 
 
-def _fragments(images: Tensor, label: Tensor, colour: float = 0.1, reach: int = 4) -> Tensor:
-    """Join patches (labels of all pixels) of nearly one mean colour that are near, and together no larger than a creature.
-
-    Returns:
-        the new label of each old one.
-    """
-    (low, high), area = _extents(label, len(images)), torch.bincount(label)
-    mean = torch.zeros(len(area), 3).index_add(0, label, images.permute(0, 2, 3, 1).reshape(-1, 3)) / area[:, None]
-    small = ((area >= 3) & (high[:, 1:] + 1 - low[:, 1:] <= LARGEST).all(1)).nonzero()[:, 0]
-    starts, ends = [], []
-    for patches in small[low[small, 0].argsort(stable=True)].split(torch.bincount(low[small, 0]).tolist()):
-        first, last, shade = low[patches, 1:], high[patches, 1:], mean[patches]
-        alike = (shade[:, None] - shade).abs().amax(-1) < colour
-        gap = torch.maximum(first[:, None] - last, first - last[:, None]).amax(-1)
-        size = torch.maximum(last[:, None], last) + 1 - torch.minimum(first[:, None], first)
-        i, j = (alike & (gap <= reach) & (size <= LARGEST).all(-1)).triu(1).nonzero(as_tuple=True)
-        starts.append(patches[i])
-        ends.append(patches[j])
-    return _components(torch.cat(starts), torch.cat(ends), len(area))
-
-
-def _components(start: Tensor, end: Tensor, n: int) -> Tensor:
-    """Number the connected components of n nodes by their edges: the component of each node."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    edges = coo_array((torch.ones(len(start)).numpy(), (start.numpy(), end.numpy())), shape=(n, n))
-    return torch.from_numpy(connected_components(edges, directed=False)[1]).long()
-
-
-def _extents(label: Tensor, n_images: int) -> tuple[Tensor, Tensor]:
-    """Find the least and the largest image, y and x of each label of all pixels, (n, 3) each."""
-    at = torch.cartesian_prod(torch.arange(n_images), torch.arange(SIDE), torch.arange(SIDE))
-    low, high = (
-        torch.full((int(label.max()) + 1, 3), fill).scatter_reduce(0, label[:, None].expand(-1, 3), at, how)
-        for fill, how in ((10**6, "amin"), (-1, "amax"))
-    )
-    return low, high
+def _grid(height: int, width: int) -> Tensor:
+    """Place a window of this height and width at every second pixel of a scene: corners (n, 4)."""
+    y, x = (torch.arange(0, SIDE - side + 1, 2) for side in (height, width))
+    low = torch.cartesian_prod(x, y)
+    return torch.cat([low, low + torch.tensor([width, height])], 1) / SIDE

@@ -1,15 +1,14 @@
-"""Rivals: which cells each assignment trains, and what patches of one colour find."""
+"""Rivals: which cells each assignment trains, and what a sliding window finds."""
 
 import torch
 from torch import nn
 
 from course_lib.datasets import Scenes
 from course_tools.lectures.lecture_12.crowds import draw_crowds
-from course_tools.lectures.lecture_12.experiments import Detections, ap50
+from course_tools.lectures.lecture_12.detections import Detections, ap50, suppressed
 from course_tools.lectures.lecture_12.rivals import (
     CrowdDetector,
-    OneColour,
-    _fragments,
+    SlidingWindows,
     cell_centres,
     larger_first,
     nearest_place,
@@ -103,24 +102,23 @@ def test_queries_that_are_alone_do_not_know_of_each_other():
         assert bool((apart[6:] == 0).all()) == alone
 
 
-def test_patches_of_one_colour_find_creatures_that_stand_alone():
-    known, unseen = draw_crowds(400, 0, pairs=0.0), draw_crowds(60, 1, unseen=True, pairs=0.0)
-    p, corners = OneColour(Scenes(*(part.cpu() for part in known))).detect(unseen.images)
-    found = Detections(p.to(unseen.images.device), corners.to(unseen.images.device))
-    assert p.shape == (60, 64, 2)
-    assert ap50(found, unseen) > 0.9
-    assert ap50(found, Scenes(unseen.images, unseen.classes, unseen.boxes.roll(1, 0))) < 0.5
+def test_the_sliding_window_finds_more_than_chance_and_looks_at_the_scene():
+    known, unseen = draw_crowds(150, 0), draw_crowds(20, 1, unseen=True)
+    p, corners = SlidingWindows(known, width=200).detect(unseen.images)
+    assert (p.shape, corners.shape) == ((20, 64, 2), (20, 64, 4))
+    assert corners.min() >= 0
+    assert corners.max() <= 1
+    found = suppressed(Detections(p.to(unseen.images.device), corners.to(unseen.images.device)), 0.7)
+    elsewhere = Scenes(unseen.images, unseen.classes.roll(1, 0), unseen.boxes.roll(1, 0))
+    assert ap50(found, unseen) > ap50(found, elsewhere) + 0.15
 
 
-def test_fragments_of_one_colour_are_joined_and_others_are_not():
-    """Two bars of one colour, three pixels apart, with a bar of another between; a third of their colour is too far."""
-    images = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    red, blue = torch.tensor([1.0, 0, 0])[:, None, None], torch.tensor([0.0, 0, 1])[:, None, None]
-    images[0, :, 4:10, 4:6], images[0, :, 4:10, 6:8], images[0, :, 4:10, 8:10] = red, blue, red
-    images[0, :, 4:10, 20:22] = red
-    label = torch.arange(32 * 32).view(32, 32)
-    for columns in (slice(4, 6), slice(6, 8), slice(8, 10), slice(20, 22)):
-        label[4:10, columns] = int(label[4, columns.start])
-    new = _fragments(images, label.flatten())[label]
-    assert new[4, 4] == new[9, 9]
-    assert len({int(new[4, column]) for column in (4, 6, 20)}) == 3
+def test_a_window_is_read_where_it_is():
+    """A bright square of rows 4 to 9 and columns 20 to 25: all points of a window inside are bright, of another none."""
+    images = torch.full((1, 3, 32, 32), 0.5)
+    images[0, 0, 4:10, 20:26] = 1.0
+    windows = torch.tensor([[21.0, 5.0, 25.0, 9.0], [5.0, 21.0, 9.0, 25.0]]) / 32
+    shown = SlidingWindows._contrasts(images)
+    seen = SlidingWindows._look(shown, torch.zeros(2, dtype=torch.long), windows)[:, :-2].view(2, 12, 12, 3)
+    assert (seen[0, 2:10, 2:10, 0] == 0.5).all()
+    assert (seen[1] == 0).all()

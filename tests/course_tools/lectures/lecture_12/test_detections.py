@@ -5,7 +5,7 @@ import torch
 
 from course_lib.datasets import Scenes
 from course_lib.primitives import to_corners
-from course_tools.lectures.lecture_12.experiments import (
+from course_tools.lectures.lecture_12.detections import (
     Detections,
     ap,
     ap50,

@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
-from course_lib.metrics import find_hits, mean_average_precision
+from course_lib.metrics import mean_average_precision
 from course_lib.primitives import iou, to_corners
 from course_tools.notebook.device import device
 
@@ -97,34 +97,10 @@ def local_maxima(found: Detections) -> Detections:
     return Detections((maps * highest).flatten(2).mT, found.corners)
 
 
-class Counted(NamedTuple):
-    """Of the objects, the shares that are found and missed; for each object, second boxes and boxes elsewhere."""
-
-    found: float
-    missed: float
-    second: float
-    elsewhere: float
-
-
-def counted(found: Detections, made: Scenes, overlap: float = 0.5, least: float = 0.5) -> Counted:
-    """Count hits, missed objects, duplicates and false boxes apart, among boxes above a confidence.
-
-    Args:
-        found: the detections.
-        made: the scenes.
-        overlap: the smallest IoU of a hit.
-        least: the confidence of a class above which a box counts.
-    """
-    hits = seconds = boxes = 0
-    for kind in range(found.p.shape[-1]):
-        image, query = (found.p[..., kind] > least).nonzero(as_tuple=True)
-        b, m = (made.classes == kind).nonzero(as_tuple=True)
-        corners, targets = found.corners[image, query], to_corners(made.boxes[b, m])
-        hit = find_hits(found.p[image, query, kind], corners, image, targets, b, overlap)
-        near = ((iou(corners, targets) >= overlap) & (image[:, None] == b)).any(-1)
-        hits, seconds, boxes = hits + int(hit.sum()), seconds + int((near & ~hit).sum()), boxes + len(hit)
-    n = int((made.classes >= 0).sum())
-    return Counted(hits / n, 1 - hits / n, seconds / n, (boxes - hits - seconds) / n)
+def judged(found: Detections, made: Scenes) -> dict[str, float]:
+    """Return AP50 as it is (`raw`), after suppression at 0.5 (`kept`) and at 0.6 (`higher`), and the boxes for each object."""
+    after = {"raw": found, "kept": suppressed(found), "higher": suppressed(found, 0.6)}
+    return {name: ap50(each, made) for name, each in after.items()} | {"boxes": boxes_per_object(found, made)}
 
 
 def first_close_pair(made: Scenes, least: float = 0.5) -> int:
