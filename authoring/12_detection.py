@@ -480,12 +480,12 @@ every, window = (study.scores(name, soft) for name in ("every cell", "sliding wi
 claim("12.rivals", matched=by_set, every=every, window=window)
 
 # %% [markdown]
-# Two queries a cell do about as well as matching, by a rule that knows the task. **Matching is the right tool here because two may
-# share a place: it needs neither a rule nor a threshold.** It finds the rule.
+# With a rule, fixed assignments do about as well as matching: by place and size, both of which can be seen. But the rules know the
+# task. **Matching is the right tool here because two may share a place: it needs neither a rule nor a threshold.** It finds the rule.
 #
 # Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
-# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too, and no one template fits creatures
-# that lean, each in another colour.
+# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too, and no template fits a creature
+# that leans, whose rows are of any colour.
 
 # %% [markdown]
 # And without self-attention? Our queries start from different cells, so most see for themselves which is nearer. Those of
