@@ -406,7 +406,7 @@ figures.show_shares(sets, rivals.cell_centres())
 # %% [markdown]
 # Many queries never predict anything. The others share the work by place, and in most places two of them by *size*: one draws the larger
 # creature, its neighbour the smaller. Nobody wrote this rule down: matching gives an object to the query that predicts it best already,
-# and so a small lead grows into a division of labour. (Another training divides the cells in another way.)
+# and so a small lead grows into a division of labour.
 #
 # `python3 course.py microscope` writes `microscope_queries.html`: switch off what queries read from each other.
 
@@ -423,7 +423,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %% [markdown] tags=["predict"]
 # ## 6 The fairest rivals
 #
-# The study trains the network of section 1 on three seeds with the loss of section 1, with yours, and with *fixed* assignments:
+# The study trains the network of section 1 with the loss of section 1, with yours, and with *fixed* assignments:
 #
 # - **list order**: object $i$ of the list takes query $i$; the list has no order;
 # - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, and the other the next;
@@ -480,12 +480,10 @@ every, window = (study.scores(name, soft) for name in ("every cell", "sliding wi
 claim("12.rivals", matched=by_set, every=every, window=window)
 
 # %% [markdown]
-# With a rule, fixed assignments do about as well as matching: by place and size, both of which can be seen. But the rules know the
-# task. **Matching is the right tool here because two may share a place: it needs neither a rule nor a threshold.** It finds the rule.
+# With a rule that can be seen, fixed assignments do about as well, but the rules know the task. **Matching is the right tool here because two may share a place: it needs neither a rule nor a threshold.** It finds the rule.
 #
 # Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
-# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too, and no template fits a creature
-# that leans, whose rows are of any colour.
+# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too.
 
 # %% [markdown]
 # And without self-attention? Our queries start from different cells, so most see for themselves which is nearer. Those of
@@ -568,8 +566,7 @@ claim("12.alone", alone=AP(names[0]), matched=by_set, boxes=boxes, fewer=fewer)
 #   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR. RF-DETR (Robinson et
 #   al. 2025, https://arxiv.org/abs/2511.09554) passed an AP of 60 in real time.
 # - **By words and clicks.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words
-#   of a sentence. In SAM (Kirillov et al. 2023, https://arxiv.org/abs/2304.02643) clicks and boxes are queries: its decoder turns
-#   what they point at into masks.
+#   of a sentence. In SAM (Kirillov et al. 2023, https://arxiv.org/abs/2304.02643) clicks are queries, answered by masks.
 # - **Real crowds.** On crowds of people, DETR was *behind* Faster R-CNN with NMS until the decoder was changed (Lin
 #   et al. 2020, https://arxiv.org/abs/2012.06785).
 #
