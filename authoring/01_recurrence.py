@@ -20,7 +20,7 @@
 # {measured}
 #
 # **How each lecture works.** *Predict*: choose an answer, or write a number, before you run the experiment; then read why. *Write*: put your code
-# in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
+# in place of `raise NotImplementedError()`. *Check*: it says what is right, and which mistake it recognises;
 # until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your
 # run. After a restart, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*. *Time* does
 # not include *In your own words* (20 minutes).
@@ -52,13 +52,14 @@ from course_tools.notebook import (
     progress,
     source,
 )
+from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.seed_scores import show_seeds
 
 # %% [markdown]
 # ## 1 Remember the first symbol
 #
 # In *the **keys** that I left beside the box on the old kitchen table **are** gone*, the verb depends on a word that came
-# twelve words earlier. Whoever reads word by word has to keep *keys* in mind. The smallest task of this kind is *recall*: **the
+# twelve words earlier. The smallest task of this kind is *recall*: **the
 # first symbol is the answer**, one of eight, and all later symbols are noise from another alphabet.
 # Each symbol is a vector of 16 numbers of which one is 1.
 
@@ -202,7 +203,8 @@ def accuracy(model, T, draw=draw):
 # <details><summary>C. Each update follows the sum of all gradients so far, also those of old batches and old weights.</summary>
 #
 # Yes. The oldest gradients count as much as the newest, so the direction lags behind. Nothing reports this mistake, and the loss
-# falls all the same; but of eight trainings on five symbols, three then ended below 0.9. With line 5, all reach 1.00.</details>
+# falls all the same; but of 24 trainings on five symbols in the study `01_memory`, three ended below 0.9. With line 5, all
+# reached 1.00.</details>
 
 # %% [markdown]
 # First five symbols, then sixty.
@@ -239,7 +241,7 @@ for seed in range(3):
 #
 # With a matrix, each step back multiplies by $U^\top$ and by the slopes $1 - h_t^2 \le 1$. Torch draws the entries of $U$
 # between $\pm 1/\sqrt n$, so their standard deviation is $1/\sqrt{3n}$: such a matrix shortens a vector to about
-# $1/\sqrt 3 = 0.58$ of its length, and $0.58^{59}$ is $10^{-14}$. Torch measures the gradient at each input.
+# $1/\sqrt 3 = 0.58$ of its length, and $0.58^{59}$ is $10^{-14}$.
 
 
 # %%
@@ -371,9 +373,9 @@ _, norms = train(model, T=60, lr=2e-3, warmup=0, decay=False, clip=None)
 figures.show_norms(norms, limit=1.0)
 
 # %% [markdown]
-# This is the bare loop of section 3, with $U \times 1.73$: some gradients are many times longer than most. From here on we
-# use the recipe, and say how a training was done: *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of
-# 32*. We train with three seeds: trainings that differ in nothing else can end far apart.
+# The bare loop of section 3, with $U \times 1.73$: some gradients are many times longer than most. From here on we use the
+# recipe, *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of 32*, and three seeds: trainings that differ in
+# nothing else can end far apart.
 
 # %% [markdown]
 # ## 6 The LSTM
@@ -479,9 +481,8 @@ explore(unit, forget_bias=(-2.0, 10.0, 1.0))
 
 # %% [markdown]
 # **The constant error carousel.** Along the cell state, a small change of $c_{t-1}$ reaches $c_t$ multiplied by $f_t$ and
-# nothing else. Over $T$ steps that is the product of the forget gates; if all are 1, the gradient is preserved exactly. What
-# flows through $h$ and the gates is added to it. Hochreiter and Schmidhuber (1997) had no forget gate, so $f = 1$, and gave the
-# path its name.
+# nothing else. Over $T$ steps that is the product of the forget gates; if all are 1, the gradient is preserved exactly.
+# Hochreiter and Schmidhuber (1997) had no forget gate, so $f = 1$, and gave the path its name.
 
 # %% [markdown] tags=["predict"]
 # **Predict a number** (within a factor of 1.5). At the start the weights of the forget gate are small, so $f \approx
@@ -559,13 +560,19 @@ claim(
 
 # %% [markdown]
 # What decides is the path of the gradient at the start, not the gates: a $U$ of the right size, or a forget gate that
-# starts open. The half-open gate stays at chance at the rate 0.01, too, even after ten times as many updates, and so does
-# the bias of 1 that many libraries use.
+# starts open. In a recorded study, `01_memory`, the half-open gate got the rate 0.01 and ten times as many updates; so did the
+# bias of 1 that many libraries use.
+
+# %% tags=["nbval-check-output"]
+study = recorded("01_memory")
+biases = "sixty symbols: LSTM, bias 0", "sixty symbols: LSTM, bias 1"
+half, one = (study.scores(name, "accuracy") for name in biases)
+claim("01.longer", half=half, one=one)
 
 # %% [markdown] tags=["predict"]
 # **What are gates good for, then?** Now the answer is the last *marked* bit of thirty, as in section 6.
 #
-# **Predict.** Which network is right after 600 updates at the rate 0.01?
+# **Predict.** Which network learns it sooner?
 #
 # <details><summary>A. The plain one with orthogonal U: its gradient arrives.</summary>
 #
@@ -575,7 +582,7 @@ claim(
 #
 # Yes. A gate multiplies: a marked input can write and erase, any other is shut out, as in your unit. And a mark is seldom far
 # away, so that enough of the gradient arrives.</details>
-# <details><summary>C. Both: thirty steps are few.</summary>
+# <details><summary>C. Both alike: thirty steps are few.</summary>
 #
 # They are few for recall. Here most of what is read must *not* be stored.</details>
 
@@ -605,21 +612,22 @@ chosen = {
     name: accuracies(make, T=30, draw=draw_marked, n_answers=2, steps=600)
     for name, make in choosing.items()
 }
-show_seeds(chosen, "accuracy", "the last marked bit of thirty", {"chance": 1 / 2})
+figures.show_marked_bit(study)
 
 # %% tags=["nbval-check-output"]
 lstm, plain = chosen.values()
-claim("01.marks", lstm=lstm, plain=plain)
+later = study.scores("marked bit: orthogonal U", "accuracy")
+claim("01.marks", lstm=lstm, plain=plain, later=later)
 
 # %% [markdown]
-# The plain network is not too weak, but slow: in two trainings of 5,000 updates it reached 96 and 98 %.
+# The plain network is not too weak, but slow.
 
 # %% [markdown]
 # ## 8 Build it: a network that writes
 #
 # A **language model** predicts the next character from those before it. It reads *t h e* and should say *h e* and a space: the
-# targets are the inputs, one place later. So every position of a text is a training example, and nobody has to label anything.
-# Logits are needed at *every* position, not only at the last.
+# targets are the inputs, one place later. So every position of a text is a training example, with logits of its own, and
+# nobody has to label anything.
 #
 # **Build task (20 minutes, 12 points).** Start from an empty cell. Write the model and the loop of section 3, and as much of
 # the recipe as you like. Other classes and functions go above `train_lstm`, in the same cell. You may use `nn.LSTM`
@@ -686,10 +694,9 @@ for n_steps in (10, 100, 2000):
 print(write(writer, "juliet: o romeo", n=200, temperature=0.5))
 
 # %% [markdown]
-# It has seen characters only, and has found words, lines, and names of speakers with a colon. Is that better than no
-# network at all? The rivals are tables of what follows each character, each pair and each triple of characters in the same
-# plays. All are tested on three plays that none has read. A loss of $x$ nats means: as uncertain as a choice among $e^x$
-# equally likely characters, the *perplexity*.
+# It has found words, lines, and names of speakers with a colon. Is that better than no network at all? The rivals are tables of
+# what follows each character, pair and triple of characters in the same plays; three other plays are the test. A loss of $x$
+# nats means: as uncertain as a choice among $e^x$ equally likely characters, the *perplexity*.
 
 
 # %%
@@ -713,10 +720,12 @@ with torch.no_grad():
     lstm = F.cross_entropy(logits.flatten(0, 1), windows[:, 33:].flatten()).item()
 
 # %% tags=["nbval-check-output"]
-claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_loss(3))
+one, two, three = map(table_loss, (1, 2, 3))
+four = study.scores("plays: table of fours", "nats")
+claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 
 # %% [markdown]
-# The LSTM beats triples, and is still learning. A table of fours needs less, 1.55, but has 34⁴ = 1.3 million rows.
+# A table of fours, from the study, has 34⁴ = 1.3 million rows.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -779,22 +788,23 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # ## 10 What came of it
 #
 # LSTMs ran speech recognition and translation for a decade. The carousel left its first home: residual networks (He et al. 2016)
-# add to a state from *layer* to layer, and every Transformer does so. The recipe stayed, too: GPT-3 (Brown et al. 2020) was
-# trained with Adam, warm-up, decay and gradients clipped at a joint norm of 1.
+# add to a state from *layer* to layer, as does every Transformer. The recipe stayed: GPT-3 (Brown et al. 2020) was trained with
+# Adam, warm-up, decay and clipping at a joint norm of 1.
 #
 # Two limits ended the reign. A state of fixed size must hold the whole sentence (lecture 02), and a step must wait for the one
-# before, so that training cannot use all of a GPU at once (lectures 04 and 05). Since 2021 recurrence has come back without the
-# second limit: if the step is *linear* in the state, all states can be computed in parallel. Take $h$ out of the gates and the
-# candidate of your LSTM, and it is such a model (Feng et al. 2024); Mamba (Gu & Dao 2023) is another, and large models such as
-# Kimi Linear (2025) mix such layers with attention: lecture 14.
+# before (lectures 04 and 05). Since 2021 recurrence is back without the second limit: if the step is *linear* in the state, all
+# states can be computed in parallel. Without $h$ in its gates and candidate, your LSTM is such a model (Feng et al. 2024), as is
+# Mamba (Gu & Dao 2023); Kimi Linear (2025) mixes such layers with attention: lecture 14.
 #
-# **Further reading.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Bengio, Simard, Frasconi 1994, section 3
-# (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3 (https://doi.org/10.1162/neco.1997.9.8.1735) ·
-# Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1
-# (https://arxiv.org/abs/1211.5063) · Karpathy 2015 (https://karpathy.github.io/2015/05/21/rnn-effectiveness/) · He et al. 2016
-# (https://arxiv.org/abs/1603.05027) · Brown et al. 2020, appendix B (https://arxiv.org/abs/2005.14165) · Gu & Dao 2023
-# (https://arxiv.org/abs/2312.00752) · Feng et al. 2024 (https://arxiv.org/abs/2410.01201) · Kimi Linear 2025
-# (https://arxiv.org/abs/2510.26692).
+# **Further reading.** [Elman 1990](https://doi.org/10.1207/s15516709cog1402_1) ·
+# [Bengio, Simard, Frasconi 1994, section 3](https://doi.org/10.1109/72.279181) ·
+# [Hochreiter & Schmidhuber 1997, section 3](https://doi.org/10.1162/neco.1997.9.8.1735) ·
+# [Gers et al. 2000, section 3](https://doi.org/10.1162/089976600300015015) ·
+# [Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1](https://arxiv.org/abs/1211.5063) ·
+# [Karpathy 2015](https://karpathy.github.io/2015/05/21/rnn-effectiveness/) ·
+# [He et al. 2016](https://arxiv.org/abs/1603.05027) · [Brown et al. 2020, appendix B](https://arxiv.org/abs/2005.14165) ·
+# [Gu & Dao 2023](https://arxiv.org/abs/2312.00752) · [Feng et al. 2024](https://arxiv.org/abs/2410.01201) ·
+# [Kimi Linear 2025](https://arxiv.org/abs/2510.26692).
 
 # %% [markdown]
 # # Going further

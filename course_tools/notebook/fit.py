@@ -37,6 +37,7 @@ def fit(
     optimizer: OptimizerFactory = adam,
     schedule: Schedule = linear_decay,
     y: str = "loss",
+    show_loss: bool = True,
 ) -> Trained:
     """Train a model in place by `course_lib.training.train`, draw its loss, and print its recipe in one line.
 
@@ -53,6 +54,7 @@ def fit(
         optimizer: makes the optimizer of the parameters and lr.
         schedule: the factor of the learning rate at an update.
         y: label of the axis of the curve, with its unit.
+        show_loss: draw the curve; False where nothing is read off it.
 
     Raises:
         ValueError, FloatingPointError: as `train` does.
@@ -73,9 +75,11 @@ def fit(
     settings = {"steps": steps, "lr": lr, "warmup": warmup, "clip": clip, "schedule": schedule}
     run = train(model, batches, observed_loss, optimizer=observed_optimizer, **settings)
     losses = [step.loss for step in progress(run, f"training {type(model).__name__}", total=steps)]
-    ends, means = block_means([losses])
-    figure = curves({"training": (ends, means)}, "update", y, "training loss")
-    show(figure, alt=f"Training loss, {y}, in the first and in the last block of updates: {means[0]:.2f} and {means[-1]:.2f}.")
+    if show_loss:
+        ends, means = block_means([losses])
+        figure = curves({"training": (ends, means)}, "update", y, "training loss")
+        ends_of = f"in the first and in the last block of updates: {means[0]:.2f} and {means[-1]:.2f}"
+        show(figure, alt=f"Training loss, {y}, {ends_of}.")
     rises = f"{100 * warmup / steps:.3g} % warm-up" if warmup else "no warm-up"
     clipped = "not clipped" if clip is None else f"clipped at {clip:.1f}"
     of = f" of {' to '.join(map(str, sorted({min(sizes), max(sizes)})))}" if sizes else ""

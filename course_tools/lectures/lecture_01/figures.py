@@ -14,6 +14,7 @@ from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 from course_tools.notebook.style import despine
 from course_tools.notebook.training_curve import block_means
+from course_tools.studies import RecordedStudy
 
 LstmStep = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """One step of an LSTM: (x, h, c, W, U, b) -> (h, c)."""
@@ -116,3 +117,16 @@ def show_unit(step: LstmStep, x: Tensor, W: Tensor, U: Tensor, b: Tensor) -> Non
     kept = [f"at {at} the bit {rows[0, at]:g}, c {rows[4, at]:.2f}" for at in marked]
     alt = f"Gates and states of one unit over {len(x)} inputs. Marked: {'; '.join(kept)}; at the end c is {rows[4, -1]:.2f}."
     show(figure, alt=alt)
+
+
+def show_marked_bit(study: RecordedStudy) -> None:
+    """Draw the accuracy on the last marked bit through training, mean of the seeds, as recorded."""
+    names = {"LSTM, bias 0": "marked bit: LSTM, bias 0", "orthogonal U": "marked bit: orthogonal U"}
+    lines = {short: study.curve(name) for short, name in names.items()}
+    told = "; ".join(
+        f"{short} {', '.join(f'{y:.2f} at {x:,}' for x, y in zip(*line, strict=True))}" for short, line in lines.items()
+    )
+    drawn = curves(
+        lines, "update", "accuracy", "the last marked bit of thirty, as recorded, mean of three seeds", across={"chance": 0.5}
+    )
+    show(drawn, alt=f"Accuracy on the last marked bit of thirty against the updates, mean of the seeds: {told}. {study.cost}.")

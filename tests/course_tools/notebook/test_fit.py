@@ -36,6 +36,12 @@ def test_it_trains_as_train_does_and_returns_the_losses(capsys):
     assert recipe == "Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 20 updates of 32"
 
 
+def test_without_the_curve_it_prints_the_recipe_alone(capsys):
+    model, stream = task()
+    fit(model, loss, stream, steps=20, lr=0.01, show_loss=False)
+    assert capsys.readouterr().out == "Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 20 updates of 32\n"
+
+
 def test_the_progress_bar_names_the_model(monkeypatch, capsys):
     shown = []
     monkeypatch.setattr(
