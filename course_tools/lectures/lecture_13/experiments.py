@@ -1,4 +1,4 @@
-"""Train a student's Mixer on small digits, in order and shuffled: losses and accuracy with several seeds."""
+"""Train a student's Mixer on small digits, in order and shuffled: accuracy with several seeds."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,10 +7,8 @@ from torch import Tensor, nn
 
 from course_lib.datasets import digits
 from course_lib.primitives import patchify, unpatchify
-from course_tools.checks.training_record import Recorder
 from course_tools.notebook.classifier import accuracy_of
 from course_tools.notebook.seed_scores import show_seeds
-from course_tools.notebook.training_curve import show_recorded_losses
 
 
 def random_orders(n_patches: int, n_pixels: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -35,7 +33,7 @@ def shuffled(images: Tensor, P: int, order: Tensor, inner: Tensor) -> Tensor:
 def show_both_orders(
     train_mixer: Callable[[Tensor, Tensor, int, int], nn.Module], seeds: Iterable[int], title: str, n_steps: int = 500
 ) -> None:
-    """Train a classifier on scikit-learn's digits in order and shuffled; draw losses, and accuracies on held-out digits.
+    """Train a classifier on scikit-learn's digits in order and shuffled; draw accuracies on held-out digits.
 
     Args:
         train_mixer: `(images, labels, n_classes, n_steps)` → the trained classifier.
@@ -47,16 +45,12 @@ def show_both_orders(
     images = images[:, None]
     order, inner = random_orders(16, 4, seed=0)
     sets = {"in order": images, "shuffled": shuffled(images, 2, order, inner)}
-    losses: dict[str, list[list[float]]] = {name: [] for name in sets}
     accuracies: dict[str, list[float]] = {name: [] for name in sets}
     for seed in seeds:
         rows = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
         known, unseen = rows[:1_297], rows[1_297:]
         for name, inputs in sets.items():
             torch.manual_seed(seed)
-            with Recorder() as training:
-                model = train_mixer(inputs[known], labels[known], 10, n_steps)
-            losses[name].append(training.losses)
+            model = train_mixer(inputs[known], labels[known], 10, n_steps)
             accuracies[name].append(accuracy_of(model, inputs[unseen], labels[unseen]))
-    show_recorded_losses(losses, "cross-entropy, nats")
     show_seeds(accuracies, "accuracy on held-out digits", title, across={"chance": 0.1})

@@ -1,4 +1,4 @@
-"""Draw puzzles in colour: two copies of a crop of a photograph, half of whose patches differ, and shuffle their patches."""
+"""Draw puzzles in colour: two copies of a crop of a photograph, half of whose patches differ, and a bundle of cables."""
 
 from functools import cache
 from typing import NamedTuple
@@ -46,10 +46,29 @@ def draw_puzzles(n: int, seed: int, unseen: bool = False) -> Puzzles:
     return Puzzles(unpatchify(patches, P, H, W).to(device()), marks.to(device()))
 
 
-def through_bundle(puzzles: Puzzles, order: Tensor) -> Puzzles:
-    """Show puzzles at the end of a bundle: the strand that ends in place i starts in place order[i]."""
+class Bundle(NamedTuple):
+    """A bundle of cables: the one that ends in place i starts in place order[i], and multiplies its patch by gain[i]."""
+
+    order: Tensor
+    gain: Tensor
+
+
+def draw_bundle(seed: int) -> Bundle:
+    """Draw a bundle of 32 cables: any order, gains of ¼ to 1, and a minus for about half of them."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(N, generator=generator)
+    minus = torch.rand(N, generator=generator) < 0.5
+    size = 0.25 + 0.75 * torch.rand(N, generator=generator)
+    return Bundle(order, torch.where(minus, -size, size))
+
+
+def through_bundle(puzzles: Puzzles, order: Tensor, gain: Tensor | None = None) -> Puzzles:
+    """Show puzzles at the end of a bundle; the gains multiply the distance of a pixel from grey, 0.5. None = all are 1."""
     order = order.to(puzzles.images.device)
-    return Puzzles(unpatchify(patchify(puzzles.images, P)[:, order], P, H, W), puzzles.differs[:, order])
+    patches = patchify(puzzles.images, P)[:, order]
+    if gain is not None:
+        patches = 0.5 + gain.to(patches.device)[:, None] * (patches - 0.5)
+    return Puzzles(unpatchify(patches, P, H, W), puzzles.differs[:, order])
 
 
 def on_either_side(puzzles: Puzzles, seed: int) -> Puzzles:

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from course_tools.bank.lecture_13.train_mixing_rival import OneBlockMixer, examples, scores_of, submit
-from course_tools.checks.training_record import Recorder
 from course_tools.notebook.seed_scores import show_seeds
-from course_tools.notebook.training_curve import show_recorded_losses
 
 __all__ = ["OneBlockMixer", "examples", "show_mixing_rival"]
 
@@ -19,7 +17,7 @@ def show_mixing_rival(
     others: Mapping[str, Sequence[float]] | None = None,
     n_steps: int = 300,
 ) -> None:
-    """Train the Mixer and the rival with each seed; draw their losses, and their accuracies on unseen digits.
+    """Train the Mixer and the rival with each seed; draw their accuracies on unseen digits.
 
     Args:
         train_rival: `(patches, labels, n_parameters, n_steps)` → the trained rival.
@@ -27,22 +25,17 @@ def show_mixing_rival(
         others: name → accuracies of other models, which are drawn first.
         n_steps: number of updates of each model.
     """
-    losses: dict[str, list[list[float]]] = {"Mixer": [], "rival": []}
-    scores: dict[str, list[float]] = {f"{asked}: {name}": [] for asked in ("digits", "grain") for name in losses}
+    scores: dict[str, list[float]] = {f"{asked}: {name}": [] for asked in ("digits", "grain") for name in ("Mixer", "rival")}
     for seed in seeds:
         known, (unseen, labels) = examples(seed)
         torch.manual_seed(seed)
         mixer = OneBlockMixer()
         n_parameters = sum(p.numel() for p in mixer.parameters())
-        with Recorder() as of_mixer:
-            submit((*known, 0, n_steps), model=lambda mixer=mixer: mixer)
-        with Recorder() as of_rival:
-            rival = train_rival(*known, n_parameters, n_steps)
-        for name, model, training in (("Mixer", mixer, of_mixer), ("rival", rival, of_rival)):
-            losses[name].append(training.losses)
+        submit((*known, 0, n_steps), model=lambda mixer=mixer: mixer)
+        rival = train_rival(*known, n_parameters, n_steps)
+        for name, model in (("Mixer", mixer), ("rival", rival)):
             with torch.no_grad():
                 found = scores_of(model(unseen), labels)
             scores[f"digits: {name}"].append(found.claim)
             scores[f"grain: {name}"].append(found.control)
-    show_recorded_losses(losses, "cross-entropy of digit and grain, nats")
     show_seeds({**(others or {}), **scores}, "accuracy on unseen images", across={"chance, grain": 0.5, "chance, digits": 0.1})

@@ -1,4 +1,6 @@
-"""What could mark the differences of a puzzle instead of a Mixer: attention, convolutions, a hidden layer, distances."""
+"""What could mark the differences of a puzzle instead of a Mixer: attention, convolutions, logistic regression."""
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -103,11 +105,22 @@ def nearest_known(known: Puzzles, images: Tensor) -> Tensor:
     return known.differs[torch.cdist(images.flatten(1), known.images.flatten(1)).argmin(1)]
 
 
-def by_distances(known: Puzzles, images: Tensor) -> Tensor:
-    """Mark patches (n, 32) by a logistic regression for each place, which reads how far its patch is from the others."""
+def distances(patches: Tensor) -> Tensor:
+    """Read from patches (n, 32, 108) the logarithm of how far each is from each other one: (n, 32, 32)."""
+    return torch.cdist(patches, patches).log1p()
+
+
+def angles(patches: Tensor) -> Tensor:
+    """Read what no gain changes, the logarithm of 1 - |cosine| of each two patches from grey: (n, 32, 32)."""
+    directions = F.normalize(patches - 0.5, dim=-1)
+    return (1.001 - (directions @ directions.mT).abs()).log()
+
+
+def logistic_regression(known: Puzzles, images: Tensor, read: Callable[[Tensor], Tensor] = distances) -> Tensor:
+    """Mark patches (n, 32) by a logistic regression for each place, on what is read from its patch and the others."""
     from sklearn.linear_model import LogisticRegression
 
-    old, new = (torch.cdist(x, x).log1p().cpu() for x in (patchify(each, P) for each in (known.images, images)))
+    old, new = (read(patchify(each, P)).cpu() for each in (known.images, images))
     marks = [
         torch.from_numpy(LogisticRegression(max_iter=300).fit(old[:, place], differs).predict(new[:, place]))
         for place, differs in enumerate(known.differs.cpu().unbind(1))
@@ -115,7 +128,8 @@ def by_distances(known: Puzzles, images: Tensor) -> Tensor:
     return torch.stack(marks, 1).to(images.device)
 
 
-def often_alike(images: Tensor, near: float = 1.0) -> Tensor:
-    """Find without any marks, for each place, the place whose patch is most often nearly the same: (32,)."""
+def often_alike(images: Tensor) -> Tensor:
+    """Find without any marks, for each place, the place whose patch most often has its texture, with either sign: (32,)."""
     patches = patchify(images, P)
-    return (torch.cdist(patches, patches) < near).float().mean(0).fill_diagonal_(0).argmax(1)
+    texture = F.normalize(patches - patches.mean(-1, keepdim=True), dim=-1)
+    return ((texture @ texture.mT).abs() > 0.9).float().mean(0).fill_diagonal_(0).argmax(1)

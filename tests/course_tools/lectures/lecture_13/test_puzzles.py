@@ -3,7 +3,16 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_13.puzzles import GRID, N, P, counterparts, draw_puzzles, from_many_crops, through_bundle
+from course_tools.lectures.lecture_13.puzzles import (
+    GRID,
+    N,
+    P,
+    counterparts,
+    draw_bundle,
+    draw_puzzles,
+    from_many_crops,
+    through_bundle,
+)
 
 
 def test_patches_are_marked_where_they_differ_from_their_counterpart():
@@ -28,6 +37,15 @@ def test_a_bundle_moves_images_and_marks_alike_and_counterparts_follow():
     assert torch.equal(patchify(moved.images, P), patchify(puzzles.images, P)[:, order])
     assert torch.equal(moved.differs, puzzles.differs[:, order])
     assert torch.equal(order[counterpart], counterparts(torch.arange(N))[order])
+
+
+def test_a_cable_multiplies_the_distance_from_grey_and_about_half_deliver_negatives():
+    puzzles, (order, gain) = draw_puzzles(20, seed=1), draw_bundle(3)
+    before, after = (patchify(each.images, P) - 0.5 for each in (puzzles, through_bundle(puzzles, order, gain)))
+    torch.testing.assert_close(after, before[:, order] * gain[:, None])
+    assert sorted(order.tolist()) == list(range(N))
+    assert 0.25 <= gain.abs().min() < gain.abs().max() <= 1
+    assert 8 < sum((draw_bundle(seed).gain < 0).sum() for seed in range(10)) / 10 < 24
 
 
 def test_pairs_of_many_crops_stay_pairs_of_one_crop_and_keep_their_places():
