@@ -56,6 +56,7 @@ def figure(study):
 
     updates, nats = study.curve("BERT")
     drawn = plots.curves({"BERT": (updates, nats)}, "update", "nats of a hidden token", "new days, as recorded")
+    drawn.axes[0].set_ylim(bottom=0)
     return (
         drawn,
         f"Nats of a hidden token of new days: {nats[0]:.2f} after {updates[0]:,} updates, {nats[-1]:.2f} after {updates[-1]:,}.",

@@ -242,7 +242,8 @@ class Exercise:
     `missed_mutants` to those that pass although they are wrong.
 
     An exercise with a `training` is a build task: its properties draw no calls of their own, and no answer is compared with the
-    reference. One that is `extra` stands in *Going further* of its lecture: its points count, but not towards the maximum.
+    reference; `curve` is the title of its loss, and says where the loss changes its meaning. One that is `extra` stands in
+    *Going further* of its lecture: its points count, but not towards the maximum.
     """
 
     id: str
@@ -259,6 +260,7 @@ class Exercise:
     equivalent_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missed_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     results: tuple[str, ...] = ()
+    curve: str = "training loss"
 
     def __post_init__(self) -> None:
         """Raise a ValueError if a property needs one that is not listed before it, or if two have the same name."""

@@ -135,7 +135,7 @@ def _show(
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint, planted))
     if verdict.losses is not None:
         trained = "the faulty version" if planted else asked.reference.__name__
-        show_training(f"{trained} in check {asked.id}", verdict.losses)
+        show_training(f"{trained} in check {asked.id}", verdict.losses, title=asked.curve)
     if verdict.passed and not planted:
         accept(asked.id, answer)
     return answer if verdict.passed else _stand_in(asked, verdict, repeated)

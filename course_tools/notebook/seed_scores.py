@@ -12,6 +12,7 @@ def show_seeds(
     y: str = "accuracy on unseen digits",
     title: str = "",
     across: Mapping[str, float] | None = None,
+    lowest: float | None = None,
 ) -> None:
     """Draw one point for each score of each model, one column per model; the alternative text lists all values.
 
@@ -20,12 +21,16 @@ def show_seeds(
         y: label of the axis, with its unit.
         title: above the figure.
         across: name -> height of a dashed line, such as chance.
+        lowest: where the axis begins, such as 0; None = below the lowest point or line.
     """
     points = "" if "one point per" in title else ", one point per training"
     subject = f"{y[0].upper()}{y[1:]}{points}" + f"; {title}" * (title != "")
     each = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in scores.items())
     lines = "".join(f"; {name} is {height:.3g}" for name, height in (across or {}).items())
-    show(seeds(scores, y, title, across), alt=f"{subject}: {each}{lines}.")
+    figure = seeds(scores, y, title, across)
+    if lowest is not None:
+        figure.axes[0].set_ylim(bottom=lowest)
+    show(figure, alt=f"{subject}: {each}{lines}.")
 
 
 def paired_differences(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

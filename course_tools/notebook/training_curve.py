@@ -50,13 +50,14 @@ def show_recorded_losses(
     show(drawn, alt=f"{title[0].upper()}{title[1:]}, in the first and in the last block of updates: {ends}.")
 
 
-def show_training(name: str, losses: RecordedLosses, y: str = "loss") -> None:
+def show_training(name: str, losses: RecordedLosses, y: str = "loss", title: str = "training loss") -> None:
     """Draw the recorded losses of a training, averaged over blocks of updates; draw nothing if there are fewer than two.
 
     Args:
         name: what was trained, the label of the curve.
         losses: as `Verdict.losses` holds them; losses that are not finite leave a gap in the curve.
         y: label of the axis, with its unit where it is known.
+        title: above the figure.
     """
     n = len(losses.values)
     if n < 2:
@@ -66,7 +67,7 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss") -> None:
     unit, units = ("update", "updates") if by_update else ("backward pass", "backward passes")
     ends, means = block_means([losses.values])
     broken = next((number for number, loss in enumerate(losses.values, 1) if not math.isfinite(loss)), None)
-    alt = f"Training loss of {name}"
+    alt = f"{title[0].upper()}{title[1:]} of {name}"
     if is_full:
         alt += f" (at most {MOST_LOSSES:,} losses are recorded)"
     if broken is None:
@@ -76,7 +77,7 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss") -> None:
         alt += f" over {n:,} {units}, {of_what}: {means[0]:.2f} and {means[-1]:.2f}."
     else:
         alt += f": at {unit} {broken:,} it is not a finite number."
-    show(curves({name: (ends, means)}, unit, y, "training loss"), alt=alt)
+    show(curves({name: (ends, means)}, unit, y, title), alt=alt)
 
 
 def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss") -> Result:

@@ -701,6 +701,7 @@ exercise = Exercise(
     id="08.8",
     title="BERT: masking, pre-training and fine-tuning",
     extra=True,
+    curve="training loss: masked tokens, and at the end labels",
     reference=train_bert,
     properties=(
         *trained.sound_training(

@@ -2,12 +2,22 @@
 
 import pytest
 
+from course_tools.notebook import seed_scores
 from course_tools.notebook.seed_scores import lead_over_best, paired_differences, print_mean_difference, show_seeds
 
 
 def test_every_score_and_line_is_in_the_text(capsys):
     show_seeds({"A": [0.5, 0.625], "B": [0.75]}, "accuracy", "digits", {"chance": 0.1})
     assert capsys.readouterr().out == "Accuracy, one point per training; digits: A 0.500, 0.625; B 0.750; chance is 0.1.\n"
+
+
+def test_the_axis_begins_where_it_is_asked_to(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(seed_scores, "show", lambda figure, alt: drawn.append(figure.axes[0].get_ylim()[0]))
+    show_seeds({"A": [0.5, 0.625]})
+    show_seeds({"A": [0.5, 0.625]}, lowest=0)
+    assert drawn[0] > 0.4
+    assert drawn[1] == 0
 
 
 def test_without_a_title_the_scores_follow_the_label(capsys):
