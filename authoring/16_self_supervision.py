@@ -874,7 +874,6 @@ claim(
 )
 
 # %% [markdown]
-# Plain pseudo-labels stand still from the 200th update on. In two of the three trainings they end with *one* name for all windows.
 # **Distribution alignment** (ReMixMatch, Berthelot et al. 2019) forbids that: each guess is divided by the mean of recent guesses, so
 # no name can take over.
 
@@ -995,10 +994,6 @@ repair_simclr = check("16.8", repair_simclr)
 
 # %% [markdown] tags=["companion"]
 # ## Papers and decks
-#
-# **Where the deck and the code differ.** *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views. For
-# stacked views, as `torch.cat` produces them, it is an error that raises no exception: the loss of identical views is then near or
-# above that of a uniform guess (16.GA-order).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2, section 3.1, table 5a (https://arxiv.org/abs/2006.07733) · Chen and He 2021, *Exploring Simple
