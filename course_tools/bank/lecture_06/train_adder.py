@@ -817,6 +817,7 @@ def without_modules(columns, digits, n_steps, n_updates):
 exercise = Exercise(
     id="06.7",
     title="An adaptive Universal Transformer and its training loop",
+    curve="training loss: it jumps where the price of the steps comes in",
     reference=train_adder,
     properties=(
         *trained.sound_training(

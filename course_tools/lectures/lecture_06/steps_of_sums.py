@@ -12,8 +12,8 @@ from course_tools.notebook.device import device
 from course_tools.notebook.plots import attention_map
 from course_tools.notebook.show import show
 
-Adds = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""`model(columns (B, T), mask (T, T))` returns two logits for each digit (B, T, 2), and the halting values (B, T, n_steps)."""
+Adds = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+"""`model(columns (B, T), mask (T, T))` returns two logits for each digit (B, T, 2), the halting values (B, T, n_steps)."""
 
 
 @torch.no_grad()
@@ -32,7 +32,7 @@ def add(model: Adds, a: int, b: int, mask: Tensor, n_columns: int = 12) -> tuple
         or "1+0, carry" if it receives one.
     """
     pairs = torch.tensor([[2 * (a >> t & 1) + (b >> t & 1) for t in range(len(mask))]], device=device())
-    logits, h = model(pairs, mask)
+    logits, h, *_ = model(pairs, mask)
     total = sum(bit << t for t, bit in enumerate(logits[0].argmax(-1).tolist()))
     carries = a ^ b ^ (a + b)
     columns = [f"{a >> t & 1}+{b >> t & 1}" + ", carry" * (carries >> t & 1) for t in range(min(n_columns, len(mask)))]
@@ -66,10 +66,32 @@ def far_sums(distance: int, n: int, T: int, device: torch.device | str, seed: in
     passing = torch.randint(1, 3, (n, distance - 1), generator=draw)  # 0 + 1 or 1 + 0
     columns.scatter_(1, lowest + torch.arange(1, distance), passing)
     columns[:, [0, -1]] = 0  # an empty column below, and room for the last carry
-    places = 2 ** torch.arange(T)
+    return _added(columns, device)
+
+
+def long_carries(n: int, n_digits: int, T: int, device: torch.device | str, seed: int = 0) -> Sums:
+    """Draw sums at a random offset in which four of five columns pass a carry on, so that carries travel far.
+
+    Args:
+        n: how many sums.
+        n_digits: of either number.
+        T: columns, more than digits.
+        device: of the sums.
+        seed: of the draw.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    passing, deciding = (torch.randint(*kinds, (n, n_digits), generator=draw) for kinds in ((1, 3), (0, 2)))
+    drawn = torch.where(torch.rand(n, n_digits, generator=draw) < 0.8, passing, 3 * deciding)
+    places = torch.randint(T - n_digits, (n, 1), generator=draw) + torch.arange(n_digits)
+    return _added(torch.zeros(n, T, dtype=torch.long).scatter_(1, places, drawn), device)
+
+
+def _added(columns: Tensor, device: torch.device | str) -> Sums:
+    """Add column by column; a column that passes a carry on takes it one column farther."""
+    places = 2 ** torch.arange(columns.shape[1])
     digits = ((columns // 2 + columns % 2) * places).sum(1, keepdim=True) // places % 2
     walks = torch.zeros_like(columns)
-    for t in range(1, T):
+    for t in range(1, columns.shape[1]):
         walks[:, t] = torch.where((columns[:, t - 1] == 1) | (columns[:, t - 1] == 2), walks[:, t - 1] + 1, 1)
     return Sums(columns.to(device), digits.to(device), walks.to(device))
 

@@ -52,6 +52,15 @@ def test_a_carry_travels_just_as_far_as_asked(distance):
     assert set(decided[:, 0].tolist()) == {0, 3}  # with a carry, and without
 
 
+def test_long_carries_are_added_as_by_hand_and_four_of_five_columns_pass_them_on():
+    found = steps_of_sums.long_carries(200, 5, 7, "cpu")
+    for columns, digits in zip(found.columns[:20], found.digits[:20], strict=True):
+        assert by_hand(columns[None], MASK)[0][0].argmax(-1).tolist() == digits.tolist()
+    assert found.walks.max() == 6  # from the lowest of five digits, to the column above the highest
+    passing = ((found.columns == 1) | (found.columns == 2)).float().sum(1).mean() / 5
+    assert 0.75 < passing < 0.85
+
+
 def test_a_budget_is_filled_with_the_weights(capsys):
     steps_of_sums.show_budgets([0.3, 0.5, 0.4, 0.9], [0.995, 0.5, 0.5, 0.5])
     assert "with the weights 0.3, 0.5, 0.2; 1." in capsys.readouterr().out
