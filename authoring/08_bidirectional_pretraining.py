@@ -324,7 +324,7 @@ claim(
 # finds it only where that is to the left. And BERT has begun to *translate*: a hidden month costs it far less than ln 12 = 2.5 nats,
 # although it never saw a dictionary.
 #
-# **After 1,000 updates, no BERT does better than the regression.** So the gain over the GPT comes from reading both sides, not from
+# **The regression does about as well as most BERTs of 1,000 updates.** So the gain over the GPT comes from reading both sides, not from
 # attention: in a date, each word means the same in every text, and a sum over the words is enough. (It would not be for the secret
 # orders of lecture 07, where one letter says which other one counts.) BERT is still learning, and no one had to tell it where the
 # answer stands; with more updates it will do better, and more than fill one gap.
