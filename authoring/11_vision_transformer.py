@@ -265,7 +265,7 @@ embed_patches = check("11.2", embed_patches)
 #
 # The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. `MapReader` is a whole Vision
 # Transformer around your two functions. With $P = 12$ a map has sixteen patches: we chose the patch to fit the cell, so that
-# each token holds one whole object. Two layers of width 64 make 96,000 weights; the convolutions have 85,000.
+# each token holds one whole object.
 
 
 # %%
@@ -297,10 +297,13 @@ vit = MapReader().to(device())
 vit_losses = learn(vit, known_maps(known.colour))
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # And the fairest rivals, with as many weights (85,000 to 98,000), the same maps and as many updates: convolutions whose field
 # covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last one needs no
 # training: it answers as for the known map that is nearest in its pixels.
+#
+# **Try it.** Before you run the cell, say of each rival: what it has learned of pin and entry at two places, can it use that at
+# two others?
 
 # %%
 source(rivals.convolutions_that_see_all)
@@ -321,7 +324,7 @@ right["nearest map"] = [(nearest == unseen.colour)[far].float().mean().item()]
 show_seeds(right, "right answers", "pin and entry apart", {"a bag of symbols": 0.25})
 
 # %% [markdown]
-# That was one seed, after 600 updates. A recorded study has three, and new maps in each of 2,400 updates:
+# A recorded study has three seeds, and new maps in each of 2,400 updates:
 
 # %%
 ends = recorded("11_maps")
@@ -364,8 +367,7 @@ claim(
 # %% [markdown]
 # Two layers suffice. How does this model do it? In layer 1 every entry reads the pin, whatever its own colour, and the
 # feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
-# both, for a map that the model has never seen: what each cell takes from the pin in layer 1 (in one head), and what the
-# class token takes from each cell in layer 2.
+# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell.
 #
 # A weight shows where a token looks, not whether the answer needs it. So the pin is then hidden from all other tokens, in one
 # layer only.
@@ -423,8 +425,7 @@ claim(
 # Without the pin in layer 1, a bag of symbols is left. In layer 2 nothing is lost: the entries know the pin's colour by then.
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Look through the unseen maps, and at those that the model gets wrong; their numbers are printed above. Where do
-# the weights go there?
+# **Explore.** Look through the unseen maps, and at those with a wrong answer, whose numbers are printed above.
 
 # %% tags=["interactive"]
 explore(draw_map, number=(0, 999, 1))
