@@ -317,9 +317,7 @@ class SelfAttention(nn.Module):
 torch.manual_seed(0)
 head = SelfAttention(64, scaled_dot_product_attention)
 attentive = Reader(head, sizes=(16, 9), n_answers=8).to(device())
-losses = {"self-attention": [train_reader(attentive, draw_texts, steps=300)]}
-bounds = {"a guess": math.log(8), "a bag of values": bag_loss}
-show_recorded_losses(losses, "cross-entropy, nats", bounds)
+train_reader(attentive, draw_texts, steps=300)
 
 # %% tags=["nbval-check-output"]
 show_study("04_look_up")
@@ -380,6 +378,10 @@ claim("04.c", without=without, scaled=scaled, slope=slope)
 # | name | shape |
 # | --- | --- |
 # | mask | (T_q, T_k), broadcasts over batch and heads |
+#
+# In the diagram each row is a query, and a filled square is True.
+#
+# ![](diagram:masks)
 
 # %% exercise="04.2" difficulty="●○○" minutes=4
 from course_lib.primitives import causal_mask
@@ -423,8 +425,8 @@ for name, mask in (("causal mask", causal_mask(12).to(device())), ("no mask", No
     layer = SelfAttention(64, scaled_dot_product_attention, mask)
     counter = Reader(layer, sizes=(8, 12), n_answers=8).to(device())  # tokens, places
     leak[name] = [train_reader(counter, data.draw_counting, steps=300)]
-entropy = {"entropy of the next token": data.ENTROPY}
-show_recorded_losses(leak, "cross-entropy, nats", entropy)
+bounds = {"a guess": math.log(8), "entropy of the next token": data.ENTROPY}
+show_recorded_losses(leak, "cross-entropy, nats", bounds)
 
 # %% tags=["nbval-check-output"]
 masked, unmasked = (sum(each[-50:]) / 50 for (each,) in leak.values())
@@ -876,7 +878,8 @@ claim("04.r", n=short[-1], waits=waits, chain=chain, **joined)
 
 # %% tags=["nbval-check-output"]
 d = 16
-claim("04.t", until=tuple(figures.attention_cheaper_until(d)), d=d)
+mixing, rnn, lstm = figures.attention_cheaper_until(d)
+claim("04.t", d=d, mixing=mixing, rnn=rnn, lstm=lstm)
 
 # %% [markdown]
 # Work is not time, because a processor computes independent products in parallel. The next figure shows the time on this
@@ -999,6 +1002,7 @@ for name, mechanism, start, lr in (
         matrix.weight.data *= start
     models[name] = Reader(layer, (16, 9), 8, d=512).to(device())
     wide[name] = [train_reader(models[name], draw_texts, steps=200, lr=lr, n=32)]
+bounds = {"a guess": math.log(8), "a bag of values": bag_loss}
 show_recorded_losses(wide, "cross-entropy, nats", bounds)
 
 # %% tags=["nbval-check-output"]
