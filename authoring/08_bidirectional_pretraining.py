@@ -256,7 +256,7 @@ _ = fit(
     steps=1_000,
     lr=3e-3,
     warmup=300,
-    draw=False,
+    show_loss=False,
 )
 
 # %% [markdown] tags=["predict"]
@@ -285,7 +285,7 @@ _ = fit(
     steps=1_000,
     lr=3e-3,
     warmup=300,
-    draw=False,
+    show_loss=False,
 )
 
 # %% [markdown]

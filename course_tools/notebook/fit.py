@@ -38,7 +38,6 @@ def fit(
     schedule: Schedule = linear_decay,
     y: str = "loss",
     show_loss: bool = True,
-    draw: bool = True,
 ) -> Trained:
     """Train a model in place by `course_lib.training.train`, draw its loss, and print its recipe in one line.
 
@@ -56,7 +55,6 @@ def fit(
         schedule: the factor of the learning rate at an update.
         y: label of the axis of the curve, with its unit.
         show_loss: draw the curve; False where nothing is read off it.
-        draw: the same.
 
     Raises:
         ValueError, FloatingPointError: as `train` does.
@@ -77,7 +75,7 @@ def fit(
     settings = {"steps": steps, "lr": lr, "warmup": warmup, "clip": clip, "schedule": schedule}
     run = train(model, batches, observed_loss, optimizer=observed_optimizer, **settings)
     losses = [step.loss for step in progress(run, f"training {type(model).__name__}", total=steps)]
-    if show_loss and draw:
+    if show_loss:
         ends, means = block_means([losses])
         figure = curves({"training": (ends, means)}, "update", y, "training loss")
         ends_of = f"in the first and in the last block of updates: {means[0]:.2f} and {means[-1]:.2f}"
