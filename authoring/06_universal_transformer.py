@@ -163,8 +163,8 @@ for k in (1, 4, 8, 9, 15):
     print(f"{k:>2} columns: {right['eight layers'][k - 1]:.2f}")
 
 # %% [markdown]
-# Up to eight columns the stack is right; from nine on it guesses, and no training can mend that. More layers would, but how
-# many? There is no longest number.
+# The stack can be right up to eight columns, if it is trained well enough; from nine on it guesses, and no training can mend that.
+# More layers would, but how many? There is no longest number.
 #
 # ## 2 One block, again and again
 #
@@ -423,11 +423,12 @@ claim("06.far", **{name: far_study.scores(*row) for name, row in FAR.items()})
 
 # %% [markdown]
 # **This is what the loop gives:** trained with eight steps, one block takes as many as a sum needs, farther than its training went. How far
-# depends on the initial weights, and least so if each step answers for itself. A column that has halted is safe from the steps that no
-# training has seen; without halting, some models stay right and others go astray.
+# depends on the initial weights, least so if columns halt and each step answers for itself. A column that has halted is safe from the
+# steps that no training has seen; without halting, most models go astray.
 #
-# **What it does not give:** eight layers that see all lower columns need no loop. They look the deciding column up, however far it is,
-# with eight times the weights. And a GRU, which needs no attention, is the right tool for sums.
+# **What it does not give:** eight layers that see all lower columns need no loop for a far carry. They look the deciding column up, with
+# eight times the weights and twice the updates, but fail in most sums in which every carry travels a single column. And a GRU,
+# which needs no attention, is the right tool for sums.
 
 # %% [markdown] tags=["predict"]
 # ## 6 Direction: what a column may see
