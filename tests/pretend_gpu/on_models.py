@@ -126,6 +126,12 @@ def test_a_known_model_and_its_drafts(draft, same_there):
     same_there(lambda x: [known_model(x), known_law(x.device), draft(x), greedy_probabilities(known_model(x))], tokens)
 
 
+def test_fills_the_surest_gap(same_there):
+    mask = N - 1
+    tokens = torch.tensor([[mask, 2, mask, 0], [1, mask, 3, mask]])
+    same_there(generation.fill_surest, real(*tokens.shape, N).detach(), tokens, mask)
+
+
 @pytest.mark.parametrize("width", [1, 3])
 def test_beams(width, same_there):
     torch.manual_seed(0)
