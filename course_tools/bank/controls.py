@@ -231,13 +231,13 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
 def submission(small, batch_size, lr, loss=loops.cross_entropy, schedule=None):
     """Make the `submit` of a rival: it trains `small()` as the model is trained, with a change.
 
-    `schedule` makes the schedule of so many updates. `first` is how many of the examples are used, `size` how many are in a
-    batch, and `filled` says whether weights that do nothing fill up the number of parameters.
+    `schedule` makes the schedule of so many updates. `first` is how many of the examples are used, `read` the part of a batch
+    that is read, and `filled` says whether weights that do nothing fill up the number of parameters.
     """
 
-    def submit(data, part=1.0, model=small, lr=lr, first=None, size=batch_size, filled=False, **change):
+    def submit(data, part=1.0, model=small, lr=lr, first=None, read=1.0, filled=False, **change):
         *examples, n_parameters, n_steps = data
-        batch = partial(loops.drawn_examples, [rows[:first] for rows in examples], size)
+        batch = partial(loops.drawn_examples, [rows[:first] for rows in examples], int(read * batch_size))
         make, n = partial(_filled, model, n_parameters) if filled else model, int(part * n_steps)
         return loops.train(make, n, batch, loss, lr, schedule=schedule and schedule(n), **change)
 
@@ -296,7 +296,7 @@ def mistakes(wrong: loops.Submissions, claim: Claim, smaller, larger, says: Mapp
         (fewer_updates, {"part": 0.5}),
         (more_updates, {"part": 4 / 3}),
         (reads_few_examples, {"first": 200}),
-        (batches_of_another_size, {"size": 32}),
+        (batches_of_another_size, {"read": 0.5}),
     )
     for (mistake, text), (proof, change) in zip(_RIVAL.items(), changes, strict=True):
         wrong.add(mistake.format_map(wrong.words), says.get(mistake, text), change, proof=proof)
