@@ -415,7 +415,7 @@ class CorrectsInOneForm(SmallMemory):
         return (q[:, None] @ S)[:, 0], S
 
 
-@wrong.change("model", suspicion=confuses_rewritten_keys, part=0.8)
+@wrong.change("model", suspicion=confuses_rewritten_keys)
 class LetsAllKeysFade(SmallMemory):
     """Answers for rewritten keys are much worse than those for keys written once, although the order of the writes matters.
     Perhaps your memory forgets in place of correcting: a gate lets all keys fade alike, so it either keeps old values or loses
