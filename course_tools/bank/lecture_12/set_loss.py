@@ -345,13 +345,10 @@ exercise = Exercise(
     strangers=stranger,
     equivalent_mutants={
         (
-            "Whole numbers carry no gradient, and weights none that anybody asks for; no weights that are drawn sum "
-            "to 0; b, m and n are of one length; distances have no direction; all answers are called for the CPU, in "
-            "float32, with int64 classes; what is written over is not read again."
+            "Whole numbers carry no gradient, and weights none that anybody asks for; where weights sum to 0, so does what "
+            "they are to divide; b, m and n are of one length; distances have no direction; all answers are called for "
+            "the CPU, in float32, with int64 classes; what is written over is not read again."
         ): (
-            "comparison: torch.where(total_weight >= 0, total_weight, 1.0)",
-            "constant: total_weight > -1",
-            "constant: torch.where(total_weight > 0, total_weight, 0.0)",
             "constant: torch.where(total_weight > 0, total_weight, 2.0)",
             "detach: boxes[b, n.detach()]",
             "detach: targets[b, m.detach()]",
@@ -385,7 +382,6 @@ exercise = Exercise(
             "detach: said.detach() == logits.shape[-1] - 1",
             "drop argument: surprise = -logits.log_softmax(-1).gather(-1, said[..., None]).squeeze()",
             "drop argument: weight = torch.where(said == logits.shape[-1] - 1, no_object, 1.0).to()",
-            "drop call: (weight * surprise).sum() / total_weight",
             "drop call: said[b, n] = classes[b, m]",
             "drop call: weight = torch.where(said == logits.shape[-1] - 1, no_object, 1.0)",
             "drop keyword: said = torch.full(logits.shape[:2], logits.shape[-1] - 1)",

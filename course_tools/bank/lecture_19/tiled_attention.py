@@ -463,13 +463,20 @@ exercise = Exercise(
         "The same test.": (
             "swap sides: None if None is mask else mask[..., at]",
             "swap sides: part if None is kept else merge(kept, part)",
+            "swap sides: if None is not mask:",
         ),
         "Merging is commutative.": ("swap arguments: part if kept is None else merge(part, kept)",),
         "Each key has a value, and neither a shape nor a mask has a gradient.": (
             "detach: k.detach().shape",
             "other name: v.shape",
             "detach: mask.detach()[..., at]",
+            "detach: k.detach().shape (2)",
+            "other name: v.shape (2)",
+            "detach: mask.detach().shape",
+            "detach: mask.detach().expand",
+            "negate: (~mask).shape",
         ),
+        "A view of the mask for all queries takes no memory.": ("other name: q.shape (3)",),
     },
     hints=HINTS,
 )
