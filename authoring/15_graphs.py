@@ -56,7 +56,7 @@ from course_tools.notebook.seed_scores import show_seeds
 # A building has 16 rooms and 100 sensors. A duct brings each sensor air from *another* room. How warm is that room?
 #
 # A sensor measures its own room: the temperature, with noise of 1.5 °C (the rooms differ by 3 °C), and three gases. Three
-# electronic noses smell the air of its duct. Each reacts to all three gases, in proportions that are the same in every building,
+# electronic noses smell the air of its duct. Each reacts to two or three of the gases, in proportions that are the same in every building,
 # but that nobody has written down. And it receives what its twelve nearest neighbours measure. Radio passes through walls: of
 # the 13, itself included, about six are in its own room, and three where its air comes from.
 #
@@ -358,11 +358,13 @@ claim("15.rooms", **errors)
 
 # %% [markdown]
 # **Attention is the right tool here because each sensor must listen to others, and to whom follows from a comparison of two different
-# things: what the receiver looks for and what the sender is.** The filter compares the same feature at both ends. Its best use of that is
+# things: what the receiver looks for and what the sender is.** The filter of the table compares the same feature at both ends. Its best use of that is
 # to listen to those that are *unlike*, and so at least not to its own room. Static scores and fixed mixing cannot compare at all.
+# (What the noses make of the gases, least squares of the smells on the mean of the gases heard can estimate: a filter that is given
+# this compares the right things, without a network. **Try it.**)
 #
 # The product of lecture 04 compares, but measures a direction: the longer a key, the more it is worth to every query that points its
-# way. Less $|k_j|^2/2$, it is $-|q_i - k_j|^2/2$ up to a constant for each $i$, a distance, and as good as the dynamic score. Look
+# way. Less $|k_j|^2/2$, it is $-|q_i - k_j|^2/2$ up to a constant for each $i$, a distance, and nearly as good as the dynamic score. Look
 # at the weights:
 
 # %% tags=["cover"]
@@ -471,9 +473,9 @@ far = {f"{key}_24": scores[1] for key, scores in recorded.items()}
 claim("15.rivals", **near, **far)
 
 # %% [markdown]
-# With 12 neighbours, sum and maximum come close to attention in the end, but they need about 1,400 updates for what it learns in 200. With
-# 24, attention is even *better*: it hears more sensors of the right room. The sum, and just as much with twice the parameters, falls
-# back to where fixed mixing is; the maximum, though it holds, gains nothing.
+# With 12 neighbours, sum and maximum come close to attention, and are still improving after 2,000 updates; for what it learns in 200,
+# they need 1,400 or more. With 24, attention is even *better*: it hears more sensors of the right room. The sum, and just as much
+# with twice the parameters, falls back to where fixed mixing is; the maximum, though it holds, gains nothing.
 #
 # ## 6 Where no choice is needed
 #
