@@ -404,7 +404,7 @@ claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 figures.show_shares(sets, rivals.cell_centres())
 
 # %% [markdown]
-# Many queries never predict anything. The others share the work by place, and in most places two of them by *size*: one draws the larger
+# Many queries predict nothing in these scenes. The others share the work by place, and in most places two of them by *size*: one draws the larger
 # creature, its neighbour the smaller. Nobody wrote this rule down: matching gives an object to the query that predicts it best already,
 # and so a small lead grows into a division of labour.
 #
@@ -423,14 +423,16 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %% [markdown] tags=["predict"]
 # ## 6 The fairest rivals
 #
-# The study trains the network of section 1 with the loss of section 1, with yours, and with *fixed* assignments:
+# The study trains the network of section 1 with the loss of section 1, with yours, and with *fixed* assignments, for 2,000
+# updates and with two seeds:
 #
 # - **list order**: object $i$ of the list takes query $i$; the list has no order;
 # - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, and the other the next;
 # - **larger first**: the same, but the larger takes it;
 # - **two queries a cell**: the larger takes the first, the smaller the second.
 #
-# Without a network, a **sliding window**: least squares on random features of a window's contrasts score some 5,000 windows a scene.
+# Without a network, a **sliding window** (one seed): least squares on random features of a window's contrasts, from 1,000 of the 8,000
+# scenes, score some 5,000 windows a scene.
 #
 # It judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one of two at a place does not count
 # for the other.
@@ -449,8 +451,8 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # cannot, so that each query is trained on all of them, and learns something between them.</details>
 
 # %% [markdown] tags=["predict"]
-# How does a query know that another one predicts the same creature? It asks the others, by self-attention. The study also trains the
-# network without it.
+# How does a query know that another one predicts the same creature? It asks the others, by self-attention. The study also trains a
+# network without it, once.
 #
 # **Predict.** Two queries see the same creature, and nothing tells them apart. Matching takes now the one, now the other. With
 # `no_object` = 0.5, which probability of the creature does each learn?
@@ -480,13 +482,14 @@ every, window = (study.scores(name, soft) for name in ("every cell", "sliding wi
 claim("12.rivals", matched=by_set, every=every, window=window)
 
 # %% [markdown]
-# With a rule that can be seen, fixed assignments do about as well, but the rules know the task. **Matching is the right tool here because two may share a place: it needs neither a rule nor a threshold.** It finds the rule.
+# With a rule that can be seen, fixed assignments are about level after 2,000 updates, but the rules know the task. **Matching is the
+# right tool here because two may share a place: it needs neither a rule nor a threshold.** It finds the rule.
 #
-# Every cell can be saved by *tuning*: a high threshold keeps both of a pair, and **Soft-NMS** removes no box (*Going further*). By AP50,
-# it is about level with matching; by AP, it stays behind. The sliding window needs Soft-NMS, too.
+# A high threshold, which keeps both of a pair, helps the network of every cell, and **Soft-NMS**, which removes no box, helps more
+# (*Going further*): by AP50 it is then about level with matching, by AP behind. The sliding window is best with Soft-NMS, too.
 
 # %% [markdown]
-# And without self-attention? Our queries start from different cells, so most see for themselves which is nearer. Those of
+# And without self-attention? Our queries start from different cells, so what they see can tell them apart. Those of
 # DETR start alike: in the paper, NMS still helps after the first layer, in which they have told each other nothing, and no
 # longer after the last.
 
