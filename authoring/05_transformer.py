@@ -861,8 +861,8 @@ show(
 claim("05.y", equal=shares[0], small=shares[1], both=shares[2])
 
 # %% [markdown]
-# It is the ratio that counts: with both divided by 8, the model learns as before. If a Transformer of your own seems not to train,
-# compare the norms of its embeddings and positions.
+# The ratio counts: with both divided by 8, half the updates convert more dates than with small positions alone. If a Transformer of
+# your own seems not to train, compare the norms of its embeddings and positions.
 #
 # ## 11 Pre-norm
 #
