@@ -442,7 +442,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # <details><summary>A. None: without matching, DETR cannot be trained.</summary>
 #
 # What a query needs is a target that can be seen in the image.</details>
-# <details><summary>B. The nearest cell, with any rule: where a centre is can be seen.</summary>
+# <details><summary>B. The nearest cell, with or without a rule: where a centre is can be seen.</summary>
 #
 # It can. But which of two creatures takes the cell cannot, unless a rule says so: the cell is trained on both.</details>
 # <details><summary>C. The nearest cell, if the larger takes it.</summary>
@@ -730,7 +730,7 @@ print(
 #
 # <details><summary>A. Local maxima: each creature has a peak of its own.</summary>
 #
-# Two at one place are found by the same cell or by two side by side, and only one can be the maximum.</details>
+# The two of a place are found by cells next to each other, and only one of these can be the maximum.</details>
 # <details><summary>B. Soft-NMS.</summary>
 #
 # Yes. A duplicate overlaps almost wholly and falls far, a neighbour by half and falls less. So neighbours come before duplicates in

@@ -445,14 +445,14 @@ claim("15.n", **favoured)
 #
 # <details><summary>A. The sum.</summary>
 #
-# Yes. Every message of a sensor that is not asked about adds a little, and there are now twice as many of them. The weights of attention
-# sum to 1, whoever is heard.</details>
+# Yes. There are nearly twice as many messages from the right room, and twice as many of what is left of the others. The weights of
+# attention sum to 1, whoever is heard.</details>
 # <details><summary>B. The maximum: more readings, so a larger maximum.</summary>
 #
 # A little. But a message that is silenced does not become the largest.</details>
 # <details><summary>C. Attention: it must now choose among 25.</summary>
 #
-# A sensor in another room has almost no weight, so twelve more of them change little.</details>
+# The sensors in other rooms have little weight, so more of them change little.</details>
 
 # %%
 source(rivals.EdgeNetwork)
