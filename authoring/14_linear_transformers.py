@@ -26,7 +26,6 @@
 
 # %%
 import math
-from statistics import mean
 
 import torch
 import torch.nn.functional as F
@@ -42,21 +41,19 @@ from course_lib.attention.linear import (
     divide,
     mask_features,
 )
-from course_lib.blocks import Sizes
+from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.datasets import lookup
-from course_lib.fast import chunked_linear_attention
 from course_lib.models import GPT, LinearTransformer
-from course_lib.primitives import gaussian_projection, trigonometric_features
+from course_lib.primitives import sinusoids, trigonometric_features
 from course_lib.primitives.kernels import Projection, Vectors
 from course_lib.shapes import Context, Mask, Values
 from course_lib.training import batches, train
+from course_tools.bank.language_models import encoded
 from course_tools.lectures.lecture_14 import character_text, figures, random_features
-from course_tools.notebook import attention_costs, check, claim, device, explore
-from course_tools.notebook import layer_costs, predict, progress, show, show_study
-from course_tools.notebook import source
+from course_tools.notebook import attention_costs, check, claim, device
+from course_tools.notebook import layer_costs, ledger, predict, progress, show_study
 from course_tools.notebook.attention_costs import StepBy, floats_in
 from course_tools.notebook.fit import fit
-from course_tools.notebook.plots import score_maps
 from course_tools.notebook.seed_scores import show_seeds
 
 # %% [markdown]
@@ -302,14 +299,15 @@ figures.show_chunks()
 
 
 def chunked(phi_q, phi_k, v, C):
-    """Causal linear attention of one text, C tokens at a time."""
-    S, z, contexts = torch.zeros(phi_k.shape[-1], v.shape[-1]), 0, []
-    for Q, K, V in zip(phi_q.split(C), phi_k.split(C), v.split(C), strict=True):
-        weights, z_here = (Q @ K.mT).tril(), z + K.cumsum(0)
+    """Causal linear attention (…, T, d_v), C tokens at a time."""
+    S, z = phi_k.new_zeros(*phi_k.shape[:-2], phi_k.shape[-1], v.shape[-1]), 0
+    contexts = []
+    for Q, K, V in zip(*(x.split(C, dim=-2) for x in (phi_q, phi_k, v)), strict=True):
+        weights, z_here = (Q @ K.mT).tril(), z + K.cumsum(-2)
         total = (Q * z_here).sum(-1, keepdim=True)
         contexts.append((weights @ V + Q @ S) / total)  # this chunk, and all before it
-        S, z = S + K.mT @ V, z_here[-1]
-    return torch.cat(contexts)
+        S, z = S + K.mT @ V, z_here[..., -1:, :]
+    return torch.cat(contexts, dim=-2)
 
 
 for C in (1, 7, 50):
@@ -346,12 +344,13 @@ for C in (1, 7, 50):
 
 # %%
 def with_features(phi, divides=True):
-    """A mechanism with a feature map, with or without the normaliser."""
+    """A mechanism with a feature map; divided by φ(q)ᵀz, or by the number of features."""
 
     def mechanism(q, k, v, mask=None):
         if divides:
             return Attended(linear_attention(phi(q), phi(k), v, mask), None)
-        return Attended(phi(q) @ (mask_features(phi(k), mask).mT @ v), None)
+        phi_q, phi_k = phi(q), mask_features(phi(k), mask)
+        return Attended(phi_q @ (phi_k.mT @ v) / phi_q.shape[-1], None)
 
     return mechanism
 
@@ -378,7 +377,7 @@ class AssociativeRecall(nn.Module):
 
 # %% [markdown]
 # Training: Adam at 0.02 with warm-up and linear decay, 600 updates of 64 sequences. The accuracy is measured on 500 new
-# sequences. Three times as many updates change the results of elu + 1, identity and squares by 0.04 or less (three seeds).
+# sequences. Three times as many updates change the results of elu + 1, identity and squares by 0.04 or less.
 
 # %%
 data = lookup(4_000, 10, 500, T_q=4, T_k=16, n_keys=32, n_values=8, seed=0)
@@ -409,7 +408,7 @@ def recall(name, mechanism, seed=0, updates=600, d_head=8):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Two feature maps for a head of size 8, neither divided: elu + 1, whose 8 features are positive, and $\phi(x) = x$,
+# **Predict.** Two feature maps for a head of size 8, neither divided by $\phi(q)^\top z$: elu + 1, whose 8 features are positive, and $\phi(x) = x$,
 # whose 8 features have either sign. Which recalls more of the 16 pairs?
 #
 # <details><summary>A. elu + 1: its weights are positive, like those of the softmax.</summary>
@@ -436,37 +435,42 @@ def squares(x):
     return x[..., i] * x[..., j] * (1 + (i < j)) ** 0.5  # i < j stands for two terms
 
 
-mechanisms = {
-    "softmax": (scaled_dot_product_attention, [0]),
-    "elu + 1, divided": (with_features(elu_feature_map), [0, 1, 2]),
-    "elu + 1": (with_features(elu_feature_map, divides=False), [0, 1, 2]),
-    "identity, divided": (with_features(identity), [0]),
-    "identity": (with_features(identity, divides=False), [0, 1, 2]),
-    "squares": (with_features(squares, divides=False), [0, 1, 2]),
+feature_maps = {  # name: (φ, size of the head)
+    "elu + 1": (elu_feature_map, 8),
+    "identity": (identity, 8),
+    "squares": (squares, 8),
+    "36 × elu + 1": (elu_feature_map, 36),
 }
 runs = {
-    name: [recall(name, mechanism, seed) for seed in seeds]
-    for name, (mechanism, seeds) in mechanisms.items()
+    name + ", divided" * divides: [
+        recall(name, with_features(phi, divides), seed, d_head=d_head)
+        for seed in (0, 1, 2)
+    ]
+    for name, (phi, d_head) in feature_maps.items()
+    for divides in (False, True)
 }
-wide = with_features(elu_feature_map)
-runs["elu + 1, divided, 36 features"] = [recall("36 features", wide, d_head=36)]
+softmax = recall("softmax", scaled_dot_product_attention)[1]
 recalled = {name: [right for _, right in each] for name, each in runs.items()}
-show_seeds(recalled, "accuracy, 16 pairs", across={"chance": 1 / 8})
+lines = {"softmax": softmax, "chance": 1 / 8}
+show_seeds(recalled, "accuracy, 16 pairs", across=lines)
 
 # %% tags=["nbval-check-output"]
 claim(
     "14.recall",
-    softmax=recalled["softmax"],
+    softmax=softmax,
     elu=recalled["elu + 1, divided"],
     identity=recalled["identity"],
     squares=recalled["squares"],
-    wide=recalled["elu + 1, divided, 36 features"],
+    wide=recalled["36 × elu + 1, divided"],
 )
 claim(
     "14.division",
     divided=recalled["identity, divided"],
     plain=recalled["identity"],
     positive=recalled["elu + 1"],
+    elu=recalled["elu + 1, divided"],
+    squares=recalled["squares, divided"],
+    wide=recalled["36 × elu + 1"],
 )
 
 # %% [markdown]
@@ -512,57 +516,108 @@ claim(
 #   squares, and all terms together infinitely many.
 # - **The sign of the features.** elu + 1 sorts the keys into groups of about four, and a key reads the values of its group almost
 #   whole. The identity spreads as much leakage thinly over all keys, half of it negative.
-# - **The division.** It ruins signed features: $\phi(q)^\top z$ can be near 0, and then the quotient is huge. For elu + 1 it is no
-#   loss. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
+# - **The division.** It ruins the identity: $\phi(q)^\top z$ can be near 0, and then the quotient is huge. Where no similarity is
+#   negative, as with elu + 1 and squares, a constant in its place does as well. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** What is the limit of the leaks for a head of 16, and of 32? Then train the identity with each:
-# `recall("identity", mechanisms["identity"][0], d_head=16)[1]`. (0.18 and 0.)
+# `recall("identity", with_features(identity, divides=False), d_head=16)[1]`. (0.18 and 0.)
 
 # %% [markdown]
 # ## 6 A language model that writes
 #
-# The text is Python's language reference, cut into pieces of 128 characters. One block of width 64 with four heads is trained with your
-# feature map and with chunks, in 2,500 updates of 16 pieces. (Your `causal_linear_attention` gives the same, and takes three times as
-# long.)
+# The text is Python's language reference, cut into pieces of 128 characters. `Writer` is the whole model: one block of width 64 with
+# four heads around your feature map. Training takes all positions at once, by `chunked`; in writing, each character is one step of the
+# recurrence, by your `linear_attention_step`. (Your `causal_linear_attention` would train the same model, more slowly.)
+
 
 # %%
+class Writer(nn.Module):
+    """A language model of one block; its mechanism decides what is kept of the text."""
+
+    def __init__(self, n_letters, mechanism, d=64):
+        super().__init__()
+        self.letters = nn.Embedding(n_letters, d)
+        nn.init.normal_(self.letters.weight, std=d**-0.5)
+        self.stack = encoder_stack(Sizes(d, 4, 4 * d, 1), mechanism, F.gelu, pre_norm)
+
+    def embed(self, letters, t=0):
+        """Letters (B, T) and their positions, from t on: (B, T, d)."""
+        x = self.letters(letters)
+        return x + sinusoids(t, *x.shape[1:], x.device)
+
+    def forward(self, letters):
+        return self.stack(self.embed(letters)) @ self.letters.weight.mT
+
+    def start(self, letters):
+        """Read a prompt: S and z of each head, and how many letters were read."""
+        return self.stack.read(self.embed(letters))[1], letters.shape[1]
+
+    def step(self, letter, state):
+        """Read one more letter (B,); logits of the next, and the new S and z."""
+        sums, t = state
+        x = self.embed(letter[:, None], t)
+        x, sums = self.stack.step(x, sums, linear_attention_step)
+        return (x @ self.letters.weight.mT)[:, 0], (sums, t + 1)
+
+
+def by_chunks(phi_q, phi_k, v, mask=None):
+    return chunked(phi_q, phi_k, v, C=32)
+
+
 text = character_text.character_text(128)
-source(LinearTransformer)
 torch.manual_seed(0)
-writer = LinearTransformer(
-    len(text.letters), Sizes(64, 4, 256, 1), elu_feature_map, chunked_linear_attention
-).to(device())
+linear = attention.LinearAttention(elu_feature_map, by_chunks)
+writer = Writer(len(text.letters), linear).to(device())
 stream = batches(text.learn, batch_size=16, seed=0)
 loss = character_text.next_character_loss
 _ = fit(writer, loss, stream, steps=2_500, lr=5e-3, warmup=50, y="bits per character")
 
 # %% [markdown] tags=["try-it"]
-# It writes with your `linear_attention_step`: it reads the prompt, then each character is one step of the recurrence.
-#
 # **Try it.** Write a prompt of your own.
 
 # %% tags=["try-it"]
-stepwise = StepBy(writer, linear_attention_step)
 prompt = text.encode("The value of the ")
-print(text.decode(character_text.sampled(stepwise, prompt, 110, temperature=0.6)))
+print(text.decode(character_text.sampled(writer, prompt, 110, temperature=0.6)))
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the temperature 0.6; how does the text begin at 0.2? Then write 300 characters. The recurrence goes on for ever,
 # but later positions, and a memory of more writes, did not occur in training: a model does well what it has practised.
 
 # %% [markdown]
-# How good is it? The rivals have no network: counts of three characters, the trigram table of lecture 07, and counts of six, the
-# best length. (Lecture 01 measured in nats: 1 bit is 0.69 nats.)
+# How good is it? Two rivals. One is `Writer` with softmax attention instead, and everything else equal. The other has no network: tables
+# of counts, of three characters (the trigram table of lecture 07), of four, and of six, the best length. (Lecture 01 measured in nats: 1
+# bit is 0.69 nats.)
+
+# %%
+torch.manual_seed(0)
+twin = Writer(len(text.letters), fast.fused_causal_attention).to(device())
+stream = batches(text.learn, batch_size=16, seed=0)
+_ = fit(twin, loss, stream, steps=2_500, lr=5e-3, warmup=50, y="bits per character")
 
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
-    bits = loss(writer, (text.held_out,)).item()
-three, six = (character_text.bits_of_counts(text, order) for order in (3, 6))
-claim("14.text", linear=bits, trigram=three, six=six)
+    bits, softmax_bits = (
+        loss(model, (text.held_out,)).item() for model in (writer, twin)
+    )
+tables = {n: character_text.counts(text, n) for n in (3, 4, 6)}
+three, four, six = (character_text.bits_of(table, text) for table in tables.values())
+n_four, n_six = len(tables[4]), len(tables[6])
+claim(
+    "14.text",
+    linear=bits,
+    trigram=three,
+    four=four,
+    n_four=n_four,
+    six=six,
+    n_six=n_six,
+)
+claim("14.twin", softmax=softmax_bits, linear=bits)
 
 # %% [markdown]
-# This text repeats its phrases, and a table of 203,000 counts quotes them; the model has 57,000 weights.
+# Both models have 57,000 weights, so the table of four characters is the fair rival: with no more numbers it beats the linear model, and
+# softmax beats it by little. This text repeats its phrases, and a table quotes them. So can softmax attention, which keeps every
+# character; a sum of fixed size cannot keep them all apart.
 #
 # What does a model keep, and how fast does it write? Back to the GPT of section 1, and a linear transformer of its size with your
 # step.
@@ -586,7 +641,7 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 
 # %% [markdown]
 # **Linear attention is the right tool where a text is long: its state has one size, and so has the work for the next character.**
-# It has its price: 2.14 bits for a character, where softmax attention with its growing cache needs 1.94 (*Going further*).
+# It has its price: a fifth of a bit for each character, which softmax attention with its growing cache saves.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -674,31 +729,9 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # # Going further
 #
 # Nothing later depends on these sections, and none needs another of them; their exercises are extra points. After a restart, run
-# the imports and exercises 14.1 to 14.4; *Against softmax* also needs section 6, and *FlashAttention* the first cell of section 5.
+# the imports and exercises 14.1 to 14.4; *FlashAttention* also needs the first cell of section 5.
 
 # %% [markdown]
-# ## Against softmax: bits per character
-#
-# The model of section 6 with softmax attention instead, and everything else equal: does linear attention lose in predicting the
-# next character?
-
-# %%
-source(character_text.softmax_twin)
-torch.manual_seed(0)
-twin = character_text.softmax_twin(len(text.letters), Sizes(64, 4, 256, 1)).to(device())
-stream = batches(text.learn, batch_size=16, seed=0)
-_ = fit(twin, loss, stream, steps=2_500, lr=5e-3, warmup=50, y="bits per character")
-
-# %% tags=["nbval-check-output"]
-with torch.no_grad():
-    softmax_bits, linear_bits = (
-        loss(model, (text.held_out,)).item() for model in (twin, writer)
-    )
-claim("14.twin", softmax=softmax_bits, linear=linear_bits)
-
-# %% [markdown]
-# It does: a fifth of a bit, with as many weights and updates.
-#
 # ## FlashAttention: less memory, the same work
 #
 # The fused kernel of lecture 04 is FlashAttention, or a CPU form of it. It computes softmax attention in tiles of queries and
@@ -756,29 +789,11 @@ from course_lib.primitives import favor_features
 # %% tags=["nbval-check-output"]
 favor_features = check("14.5", favor_features)
 
-# %% [markdown]
-# Rows that are drawn independently may point in similar directions and are then redundant. It is better to make the
-# rows **orthogonal** to each other, in blocks of at most $d$ rows, without changing the distribution of each row. The length
-# and the direction of a Gaussian row are independent; so orthogonalise the directions by the Gram-Schmidt process, and keep the
-# lengths.
-#
-# | name | shape |
-# | --- | --- |
-# | `omega`: input and output | (m, d): blocks of d rows, the last one may be shorter |
-#
-# Each single row still has the distribution $N(0, I)$, so the estimate of $e^{q^\top k}$ remains unbiased.
-
-# %% exercise="14.6" difficulty="●●●" minutes=15
-from course_lib.primitives import orthogonalised
-
-# %% tags=["nbval-check-output"]
-orthogonalised = check("14.6", orthogonalised)
-
 # %% [markdown] tags=["predict"]
 # **Predict.** The error of a mean of $m$ independent terms falls like $1/\sqrt m$. We estimate the attention weights of 64
 # tokens with $m$ random directions, 16 to 4,096, once for logits with a standard deviation ("spread") of 0.25 and once for a
-# spread of 4. What happens to the error? (The directions are orthogonal and the weights are ratios, so $1/\sqrt m$ is only a
-# guide.)
+# spread of 4. What happens to the error? (The weights are ratios, and the directions are made orthogonal in blocks, so that none is
+# redundant: $1/\sqrt m$ is only a guide.)
 #
 # <details><summary>A. For small logits it falls; for large ones it hardly falls and stays near 1.</summary>
 #
@@ -798,7 +813,7 @@ orthogonalised = check("14.6", orthogonalised)
 # %%
 numbers = [16, 64, 256, 1024, 4096]
 maps = {"positive": favor_features, "trigonometric": trigonometric_features}
-errors = random_features.show_errors(maps, orthogonalised, (0.25, 4.0), numbers)
+errors = random_features.show_errors(maps, (0.25, 4.0), numbers)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -810,31 +825,13 @@ claim(
 # direction, give the better estimate. Their disadvantage is that their products can be negative: for large logits some weights
 # become negative, and the denominator, a sum of such terms, can come near 0. It is the division again.
 
-# %% [markdown] tags=["interactive"]
-# **Explore.** The figure shows the exact and the estimated weights of one query over 16 keys. Begin with small logits and find
-# an $m$ for which you consider the estimate good. Keep that $m$ and increase the spread: from which spread on is the estimate
-# no longer close to the exact weights?
-
-
-# %% tags=["interactive"]
-def draw_weights(spread=0.5, log_m=6, trial=0):
-    """Compare the weights of one query with their estimate from 2^log_m positive
-    features."""
-    random_features.show_estimate(
-        favor_features, orthogonalised, spread, 2**log_m, trial
-    )
-
-
-explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
-
 # %% [markdown]
 # ## Longer sequences
 #
 # In section 5 the queries follow the pairs directly. The study `14_long_sequences` separates them: 16 pairs, other keys without
 # values up to the middle of 128, 512 or 2,048 positions, then queries only. It trains one block with softmax attention in its
 # fused form and one with linear attention and elu + 1, for 400 updates each, with three seeds; and at 2,048 positions linear
-# attention once more for 960 updates, which take about as long as 400 with softmax. The figure also shows an LSTM; its forget
-# gate starts half open, and lecture 01 shows why that is a bad start for long sequences.
+# attention once more for 960 updates, which take about as long as 400 with softmax.
 
 # %%
 long = show_study("14_long_sequences")
@@ -883,13 +880,13 @@ claim("14.long", softmax=of["softmax"], linear=of["linear, elu + 1"], later=late
 # | 1 | a step does not modify the state that it is given |
 # | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
-# %% exercise="14.7" difficulty="●●●" minutes=35
+# %% exercise="14.6" difficulty="●●●" minutes=35
 from course_tools.bank.lecture_14.train_linear_transformer import (
     train_linear_transformer,
 )
 
 # %% tags=["nbval-check-output"]
-train_linear_transformer = check("14.7", train_linear_transformer)
+train_linear_transformer = check("14.6", train_linear_transformer)
 
 # %% [markdown]
 # The model has the same `start` and `step` as all models of the course. The next cell trains it once more and lets it write,
@@ -897,8 +894,6 @@ train_linear_transformer = check("14.7", train_linear_transformer)
 # same.
 
 # %%
-from course_tools.bank.language_models import encoded
-
 torch.manual_seed(0)
 small = encoded(character_text.character_text(32).text)[:100_000]
 built = train_linear_transformer(small, 27, 400)
@@ -922,6 +917,4 @@ by_size = [
 claim("14.GA-memory", ratio=by_size[1] / by_size[0])
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

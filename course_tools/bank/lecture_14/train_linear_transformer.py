@@ -1,4 +1,4 @@
-"""Build task 14.7, train_linear_transformer: a language model with linear attention; what students hand in, wrong and right."""
+"""Build task 14.6, train_linear_transformer: a language model with linear attention; what students hand in, wrong and right."""
 
 import torch
 import torch.nn.functional as F
@@ -549,7 +549,7 @@ def in_two_chunks(text, n_tokens, n_steps):
 _TRAINED = ("evaluation", "learns")
 
 exercise = Exercise(
-    id="14.7",
+    id="14.6",
     title="A language model with linear attention",
     extra=True,
     reference=train_linear_transformer,

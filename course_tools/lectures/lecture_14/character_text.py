@@ -51,11 +51,15 @@ def next_character_loss(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
     return F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()) / math.log(2)
 
 
-def bits_of_counts(text: CharacterText, order: int) -> float:
-    """Measure the bits per held-out character of interpolated counts of runs of `order` characters, within each piece."""
-    table = NGram(text.learn.cpu().unfold(1, order, 1).flatten(0, 1), len(text.letters))
+def counts(text: CharacterText, order: int) -> NGram:
+    """Count runs of up to `order` characters in the pieces to learn from; the length of the table is its number of entries."""
+    return NGram(text.learn.cpu().unfold(1, order, 1).flatten(0, 1), len(text.letters))
+
+
+def bits_of(table: NGram, text: CharacterText) -> float:
+    """Measure the bits per held-out character of interpolated counts, within each piece."""
     held_out = text.held_out.cpu()
-    runs = (held_out[:, max(0, t - order + 1) : t + 1] for t in range(1, held_out.shape[1]))
+    runs = (held_out[:, max(0, t - table.order + 1) : t + 1] for t in range(1, held_out.shape[1]))
     return -torch.stack([table.probability(run).log2() for run in runs]).mean().item()
 
 

@@ -7,7 +7,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from course_lib.primitives import gaussian_projection
+from course_lib.primitives import gaussian_projection, orthogonalised
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
@@ -15,14 +15,11 @@ Features = Callable[[Tensor, Tensor], Tensor]
 """`favor_features`, or another feature map of (x, omega)."""
 
 
-def estimated(
-    features: Features, orthogonalise: Callable[[Tensor], Tensor], spread: float, m: int, seed: int, T: int = 64, d: int = 16
-) -> tuple[Tensor, Tensor]:
+def estimated(features: Features, spread: float, m: int, seed: int, T: int = 64, d: int = 16) -> tuple[Tensor, Tensor]:
     """Draw T queries and keys, and estimate the attention weights from m random directions.
 
     Args:
-        features: the feature map.
-        orthogonalise: `orthogonalised`; the directions are orthogonal in blocks.
+        features: the feature map; its directions are orthogonal in blocks.
         spread: standard deviation of the logits.
         m: number of random directions.
         seed: determines queries, keys and directions.
@@ -34,27 +31,24 @@ def estimated(
     """
     generator = torch.Generator().manual_seed(seed)
     q, k = (math.sqrt(spread) * d**-0.25 * torch.randn(T, d, generator=generator) for _ in range(2))
-    omega = orthogonalise(gaussian_projection(m, d, generator)).double()
+    omega = orthogonalised(gaussian_projection(m, d, generator)).double()
     similar = features(q.double(), omega) @ features(k.double(), omega).mT
     return (q @ k.mT).double().softmax(-1), similar / similar.sum(-1, keepdim=True)
 
 
-def relative_error(
-    features: Features, orthogonalise: Callable[[Tensor], Tensor], spread: float, m: int, draws: int = 9, first_seed: int = 0
-) -> float:
+def relative_error(features: Features, spread: float, m: int, draws: int = 9, first_seed: int = 0) -> float:
     """Measure the relative error of the estimated weights, the median of several draws; arguments as for `estimated`."""
-    weights = (estimated(features, orthogonalise, spread, m, seed) for seed in range(first_seed, first_seed + draws))
+    weights = (estimated(features, spread, m, seed) for seed in range(first_seed, first_seed + draws))
     return median(((guess - truth).norm() / truth.norm()).item() for truth, guess in weights)
 
 
 def show_errors(
-    maps: Mapping[str, Features], orthogonalise: Callable[[Tensor], Tensor], spreads: Sequence[float], numbers: Sequence[int]
+    maps: Mapping[str, Features], spreads: Sequence[float], numbers: Sequence[int]
 ) -> dict[tuple[str, float], list[float]]:
     """Draw `relative_error` against the number of random directions.
 
     Args:
         maps: name -> feature map.
-        orthogonalise: as for `estimated`.
         spreads: standard deviations of the logits.
         numbers: numbers of random directions, in increasing order.
 
@@ -62,7 +56,7 @@ def show_errors(
         the errors for each name and spread, one for each number of directions.
     """
     errors = {
-        (name, spread): [relative_error(features, orthogonalise, spread, m) for m in numbers]
+        (name, spread): [relative_error(features, spread, m) for m in numbers]
         for name, features in maps.items()
         for spread in spreads
     }
@@ -74,16 +68,3 @@ def show_errors(
         f"{numbers[-1]}, with one feature for each, or two in a trigonometric map: {ends}.",
     )
     return errors
-
-
-def show_estimate(
-    features: Features, orthogonalise: Callable[[Tensor], Tensor], spread: float, m: int, seed: int, T: int = 16
-) -> None:
-    """Draw the true weights of one query over T keys, and their estimate; arguments as for `estimated`."""
-    truth, guess = (weights[0] for weights in estimated(features, orthogonalise, spread, m, seed, T))
-    keys, distance = range(T), (guess - truth).abs().sum().item() / 2
-    show(
-        curves({"softmax": (keys, truth), f"{m} features": (keys, guess)}, "key", "weight", f"logit spread {spread:g}"),
-        alt=f"Weights of a query over {T} keys at a logit spread of {spread:g}: with {m} features, half the sum of the "
-        f"absolute differences between estimated and true weights is {distance:.2f}.",
-    )

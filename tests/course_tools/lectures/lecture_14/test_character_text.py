@@ -9,8 +9,9 @@ from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
 from course_tools.lectures.lecture_14.character_text import (
     CharacterText,
-    bits_of_counts,
+    bits_of,
     character_text,
+    counts,
     next_character_loss,
     sampled,
     softmax_twin,
@@ -45,4 +46,4 @@ def test_counts_by_hand():
     """Runs aa, ab, ba, ab: p(a) = ½, p(b | a) = (2 + 2 · ½) / (3 + 2) = 0.6, p(a | b) = (1 + 1 · ½) / (1 + 1) = 0.75."""
     pieces = torch.tensor([[0, 0, 1], [1, 0, 1]])
     text = CharacterText("", ["a", "b"], pieces, torch.tensor([[1, 0, 1]]))
-    assert bits_of_counts(text, 2) == pytest.approx(-(math.log2(0.75) + math.log2(0.6)) / 2)
+    assert bits_of(counts(text, 2), text) == pytest.approx(-(math.log2(0.75) + math.log2(0.6)) / 2)
