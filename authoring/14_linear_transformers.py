@@ -616,7 +616,7 @@ claim("14.twin", softmax=softmax_bits, linear=bits)
 
 # %% [markdown]
 # Both models have 57,000 weights, so the table of four characters is the fair rival: with no more numbers it beats the linear model, and
-# softmax beats it by little. This text repeats its phrases, and a table quotes them. So can softmax attention, which keeps every
+# is level with softmax. This text repeats its phrases, and a table quotes them. So can softmax attention, which keeps every
 # character; a sum of fixed size cannot keep them all apart.
 #
 # What does a model keep, and how fast does it write? Back to the GPT of section 1, and a linear transformer of its size with your
@@ -641,7 +641,7 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 
 # %% [markdown]
 # **Linear attention is the right tool where a text is long: its state has one size, and so has the work for the next character.**
-# It has its price: a fifth of a bit for each character, which softmax attention with its growing cache saves.
+# It has its price: about a sixth of a bit for each character, which softmax attention with its growing cache saves.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
