@@ -68,3 +68,14 @@ def show_errors(
         f"{numbers[-1]}, with one feature for each, or two in a trigonometric map: {ends}.",
     )
     return errors
+
+
+def show_estimate(features: Features, spread: float, m: int, seed: int, T: int = 16) -> None:
+    """Draw the true weights of one query over T keys, and their estimate; arguments as for `estimated`."""
+    truth, guess = (weights[0] for weights in estimated(features, spread, m, seed, T))
+    keys, distance = range(T), (guess - truth).abs().sum().item() / 2
+    show(
+        curves({"softmax": (keys, truth), f"{m} features": (keys, guess)}, "key", "weight", f"logit spread {spread:g}"),
+        alt=f"Weights of a query over {T} keys at a logit spread of {spread:g}: with {m} features, half the sum of the "
+        f"absolute differences between estimated and true weights is {distance:.2f}.",
+    )
