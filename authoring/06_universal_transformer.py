@@ -290,7 +290,7 @@ suspect = check("06.5", suspect)
 #
 # **The nats.** Graves takes the cross-entropy of the mixture. That leaves a hole. Suppose that a column knows its carry after step 3:
 #
-# | | step 1 | step 2 | step 3 |
+# | of a column | step 1 | step 2 | step 3 |
 # | --- | --- | --- | --- |
 # | logit of the right digit over the other | 0 | 0 | 20 |
 # | weight, if it waits | 0 | 0 | 1 |
