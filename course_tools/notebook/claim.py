@@ -48,7 +48,10 @@ def claim(id: str, /, **values: Any) -> None:
     made = {"id": id, "text": stated.filled(shown), "values": measured, "holds": list(stated.holds), "held": held}
     _made[id] = made
     line = f"{_sign(held)} {id} {made['text']} | {stated.bounds()}"
-    publish({"text/html": _box(stated, shown, _seeds(measured), held, own), "text/plain": line}, {"course_claim": made})
+    publish(
+        {"text/html": _box(stated, shown, _repeats(measured, stated.repeated), held, own), "text/plain": line},
+        {"course_claim": made},
+    )
     if not held and not own:
         raise ClaimFailed(line)
 
@@ -80,12 +83,12 @@ def in_words(value: object, *, share: bool = False) -> str:
     return f"({', '.join(map(in_words, value))})" if isinstance(value, list | tuple) else str(value)
 
 
-def _box(stated: ClaimStatement, shown: dict[str, str], seeds: str, held: bool, own: dict[str, str]) -> str:
-    """Write the output: the sentence with its values in bold, the student's functions if it fails, then seeds, bounds, id."""
+def _box(stated: ClaimStatement, shown: dict[str, str], repeats: str, held: bool, own: dict[str, str]) -> str:
+    """Write the output: the sentence with its values in bold, the student's functions if it fails, then repeats, bounds, id."""
     marked = {name: f"\N{START OF TEXT}{value}\N{END OF TEXT}" for name, value in shown.items()}
     sentence = to_html(stated.filled(marked))
     sentence = sentence.replace("\N{START OF TEXT}", '<b class="measured">').replace("\N{END OF TEXT}", "</b>")
-    small = html.escape(" · ".join(filter(None, (seeds, stated.bounds(), f"{stated.id} {_sign(held)}"))))
+    small = html.escape(" · ".join(filter(None, (repeats, stated.bounds(), f"{stated.id} {_sign(held)}"))))
     cause = ""
     if own:
         named = " or ".join(f"`{name}` of exercise {exercise}" for exercise, name in own.items())
@@ -99,10 +102,10 @@ def _box(stated: ClaimStatement, shown: dict[str, str], seeds: str, held: bool, 
     )
 
 
-def _seeds(measured: dict[str, Any]) -> str:
+def _repeats(measured: dict[str, Any], of: str) -> str:
     """Say how often the repeated values were measured."""
     counts = dict.fromkeys(str(len(value)) for value in measured.values() if _repeated(value))
-    return f"{' and '.join(counts)} seeds" if counts else ""
+    return f"{' and '.join(counts)} {of}" if counts else ""
 
 
 def _sign(held: bool) -> str:

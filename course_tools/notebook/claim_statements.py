@@ -4,7 +4,8 @@
     says = "With positions, {positions} of the new dates are right; without, {zero}."
     holds = ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"]
 
-`{positions:%}` shows a share of 1 in per cent. The notebook, the tests and the pages read the file here. All conditions
+`{positions:%}` shows a share of 1 in per cent. Where several values are not those of seeds, `repeated = "draws of labels"` says
+what was repeated. The notebook, the tests and the pages read the file here. All conditions
 in `holds` must hold; `conditions` says what they may contain.
 """
 
@@ -28,6 +29,7 @@ class ClaimStatement:
     id: str
     says: str
     holds: tuple[str, ...]
+    repeated: str = "seeds"
 
     def __post_init__(self) -> None:
         """Refuse an empty or malformed statement."""
@@ -117,14 +119,14 @@ def statements(lecture: str) -> dict[str, ClaimStatement]:
 def _read(id: str, table: object) -> ClaimStatement:
     where = f"{_file(id[:2])}, [{id[3:]}]"
     match table:
-        case {"says": str(), "holds": [*conditions_]} if table.keys() == {"says", "holds"} and all(
-            isinstance(condition, str) for condition in conditions_
-        ):
+        case {"says": str(says), "holds": [*conditions_], **more} if all(
+            isinstance(text, str) for text in (*conditions_, *more.values())
+        ) and more.keys() <= {"repeated"}:
             try:
-                return ClaimStatement(id, table["says"], tuple(conditions_))
+                return ClaimStatement(id, says, tuple(conditions_), **more)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
-    raise ValueError(f"{where} needs `says`, a sentence, and `holds`, a list of strings, and nothing else.")
+    raise ValueError(f"{where} needs `says`, a sentence, and `holds`, a list of strings, perhaps `repeated`, and nothing else.")
 
 
 def _file(lecture: str) -> str:

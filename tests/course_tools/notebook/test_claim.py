@@ -37,6 +37,16 @@ def test_a_claim_shows_its_sentence_with_ranges_of_the_seeds_and_its_bounds(caps
     )
 
 
+def test_what_was_repeated_is_named(monkeypatch):
+    shown = []
+    monkeypatch.setattr(claims, "publish", lambda bundle, metadata: shown.append(bundle["text/html"]))
+    of_draws = claim_statements.ClaimStatement("04.draws", "{right} are right.", ("min(right) > 0",), "draws of labels")
+    monkeypatch.setattr(claims, "statement", lambda id: of_draws)
+    claim("04.draws", right=[0.5, 0.6, 0.7])
+    assert "3 draws of labels" in shown[0]
+    assert "seeds" not in shown[0]
+
+
 @pytest.mark.parametrize("value", [0.995, 1, torch.tensor(0.995), np.float32(0.995), torch.tensor([0.995])])
 def test_numbers_of_any_kind_are_measured_values(value, capsys):
     claim("04.a", total=value)

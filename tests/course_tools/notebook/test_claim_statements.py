@@ -19,6 +19,7 @@ LECTURES = lectures(ROOT)
         ('[a]\nsays = "x {y}."\nholds = "y > 1"', "a list of strings"),
         ('[a]\nsays = "x {y}."\nholds = []', "at least one condition"),
         ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nteach = true', "and nothing else"),
+        ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nrepeated = 3', "and nothing else"),
         ('[a]\nsays = "x {y:.2f}."\nholds = ["y > 1"]', "the name of a value, with :% for a share, and no more"),
         ('[a]\nsays = "x {min(y)}."\nholds = ["y > 1"]', "the name of a value, with :% for a share, and no more"),
         ('[a]\nsays = "x {y}."\nholds = ["y >"]', "is not an expression"),

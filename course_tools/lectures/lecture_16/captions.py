@@ -1,0 +1,71 @@
+"""Name the thing in a shop window and its colour in four languages, "roter Stern", and spell names for a network."""
+
+import math
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from course_tools.lectures.lecture_16.windows import CELL, ROWS, STAY, Windows
+
+COLOURS = ("red", "yellow", "green", "turquoise", "blue", "violet")
+"""A sixth of the colour circle each, around the hues 0°, 60°, … 300°."""
+LANGUAGES = ("English", "German", "Spanish", "Russian")
+_COLOURS = {  # by the gender of the thing, p for a plural
+    "English": {"": " ".join(COLOURS)},
+    "German": {
+        "m": "roter gelber grüner türkiser blauer violetter",
+        "f": "rote gelbe grüne türkise blaue violette",
+        "n": "rotes gelbes grünes türkises blaues violettes",
+    },
+    "Spanish": {
+        "m": "rojo amarillo verde turquesa azul morado",
+        "f": "roja amarilla verde turquesa azul morada",
+        "p": "rojas amarillas verdes turquesas azules moradas",
+    },
+    "Russian": {
+        "m": "красный жёлтый зелёный бирюзовый синий лиловый",
+        "f": "красная жёлтая зелёная бирюзовая синяя лиловая",
+        "n": "красное жёлтое зелёное бирюзовое синее лиловое",
+        "p": "красные жёлтые зелёные бирюзовые синие лиловые",
+    },
+}
+_THINGS = {  # in the order of windows.STAY
+    "English": "star heart umbrella plane telephone note anchor horse sun scissors",
+    "German": "Stern:m Herz:n Regenschirm:m Flugzeug:n Telefon:n Note:f Anker:m Pferd:n Sonne:f Schere:f",
+    "Spanish": "estrella:f corazón:m paraguas:m avión:m teléfono:m nota:f ancla:f caballo:m sol:m tijeras:p",
+    "Russian": "звезда:f сердце:n зонт:m самолёт:m телефон:m нота:f якорь:m конь:m солнце:n ножницы:p",
+}
+
+
+def _named(language: str, thing: str, colour: int) -> str:
+    noun, _, gender = thing.partition(":")
+    adjective = _COLOURS[language][gender].split()[colour]
+    return f"{noun} {adjective}" if language == "Spanish" else f"{adjective} {noun}"
+
+
+NAMES = [
+    [_named(language, thing, c) for thing in _THINGS[language].split() for c in range(len(COLOURS))] for language in LANGUAGES
+]
+"""The 60 names in each language; that of kind k in colour c is the one of number 6 k + c."""
+LETTERS = sorted(set("".join(name for names in NAMES for name in names)))
+LONGEST = max(len(name) for names in NAMES for name in names)
+
+
+def spell(names: list[str]) -> Tensor:
+    """Number the letters of names, from 1, each name filled up with zeros: (n, LONGEST)."""
+    return torch.tensor([[1 + LETTERS.index(letter) for letter in name] + [0] * (LONGEST - len(name)) for name in names])
+
+
+def colours(windows: Windows) -> Tensor:
+    """Measure which of the six colours the thing of each photograph stands on, (n, 4).
+
+    The ink of a thing is white, which changes a colour but not its hue; so the mean of the cell has the hue of its ground.
+    """
+    means = rearrange(windows.photos, "n p C (row h) (column w) -> n p (row column) C h w", row=ROWS, w=CELL).mean((-2, -1))
+    red, green, blue = means.gather(2, windows.cells[..., None, None].expand(-1, -1, 1, 3)).squeeze(2).unbind(-1)
+    hue = torch.atan2(math.sqrt(3) * (green - blue), 2 * red - green - blue)
+    return (len(COLOURS) * hue / (2 * math.pi)).round().long() % len(COLOURS)
+
+
+assert len(STAY) == len(NAMES[0]) // len(COLOURS)
