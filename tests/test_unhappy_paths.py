@@ -272,6 +272,7 @@ LOSSES = [
         "got log_p (2,), weights (2, 5, 3), looks (2, 2).",
     ),
     ("byol_loss(randn(B, T), randn(1, T))", "ValueError", "got prediction (2, 5), target (1, 5)."),
+    ("clip_loss(randn(B, T), randn(3, T), 0.5)", "ValueError", "got images (2, 5), texts (3, 5)."),
     ("byol_loss(randn(B, T), randn(T))", "ValueError", "got prediction (2, 5), target (5,)."),
     (
         "distillation_loss(randn(B, 3), randn(1, 3), ones(B).long(), 1.0, 0.5)",

@@ -29,6 +29,7 @@ def predicted(*shape):
 LOSSES = {
     "NT-Xent": (lambda a, b: L.nt_xent(a, b, 0.5), real(B, d), real(B, d)),
     "lean NT-Xent": (lambda a, b: fast.lean_nt_xent(a, b, 0.5), real(B, d), real(B, d)),
+    "CLIP": (lambda a, b: L.clip_loss(a, b, 0.5), real(B, d), real(B, d)),
     "BYOL": (L.byol_loss, real(B, d), real(B, d).detach()),
     "teacher forcing": (lambda x, y: L.teacher_forced_loss(x, y, 0), real(B, T, N), WORDS),
     "smoothed labels": (lambda x, y: L.label_smoothed_loss(x, y, 0), real(B, T, N), WORDS),

@@ -1,12 +1,15 @@
 """Name the thing in a shop window and its colour in four languages, "roter Stern", and spell names for a network."""
 
 import math
+import random
+from collections.abc import Sequence
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from course_tools.lectures.lecture_16.windows import CELL, ROWS, STAY, Windows
+from course_tools.lectures.lecture_16.windows import CELL, ROWS, Windows
+from course_tools.notebook.device import device
 
 COLOURS = ("red", "yellow", "green", "turquoise", "blue", "violet")
 """A sixth of the colour circle each, around the hues 0°, 60°, … 300°."""
@@ -44,17 +47,31 @@ def _named(language: str, thing: str, colour: int) -> str:
     return f"{noun} {adjective}" if language == "Spanish" else f"{adjective} {noun}"
 
 
-NAMES = [
-    [_named(language, thing, c) for thing in _THINGS[language].split() for c in range(len(COLOURS))] for language in LANGUAGES
+IN_WORDS = [
+    [_named(language, thing, colour) for thing in _THINGS[language].split() for colour in range(len(COLOURS))]
+    for language in LANGUAGES
 ]
 """The 60 names in each language; that of kind k in colour c is the one of number 6 k + c."""
-LETTERS = sorted(set("".join(name for names in NAMES for name in names)))
-LONGEST = max(len(name) for names in NAMES for name in names)
+LETTERS = "".join(sorted({letter for names in IN_WORDS for name in names for letter in name}))
+LONGEST = max(len(name) for names in IN_WORDS for name in names)
 
 
-def spell(names: list[str]) -> Tensor:
-    """Number the letters of names, from 1, each name filled up with zeros: (n, LONGEST)."""
-    return torch.tensor([[1 + LETTERS.index(letter) for letter in name] + [0] * (LONGEST - len(name)) for name in names])
+def spell(names: Sequence[str]) -> Tensor:
+    """Number the letters of names, from 1, each name filled up with zeros: (n, LONGEST).
+
+    Raises:
+        ValueError: a name is longer, or has a letter that is in none of the names.
+    """
+    if bad := [name for name in names if len(name) > LONGEST or not set(name) <= set(LETTERS)]:
+        raise ValueError(f"names have at most {LONGEST} letters, of {LETTERS!r}; got {', '.join(map(repr, bad))}.")
+    codes = [[1 + LETTERS.index(letter) for letter in name] for name in names]
+    return torch.tensor([code + [0] * (LONGEST - len(code)) for code in codes], device=device())
+
+
+def made_up(seed: int) -> list[list[str]]:
+    """Draw random letters for each of the names in `IN_WORDS`, as many: such a name says nothing about thing and colour."""
+    drawn = random.Random(seed)
+    return [["".join(drawn.choices(LETTERS, k=len(name))) for name in names] for names in IN_WORDS]
 
 
 def colours(windows: Windows) -> Tensor:
@@ -66,6 +83,3 @@ def colours(windows: Windows) -> Tensor:
     red, green, blue = means.gather(2, windows.cells[..., None, None].expand(-1, -1, 1, 3)).squeeze(2).unbind(-1)
     hue = torch.atan2(math.sqrt(3) * (green - blue), 2 * red - green - blue)
     return (len(COLOURS) * hue / (2 * math.pi)).round().long() % len(COLOURS)
-
-
-assert len(STAY) == len(NAMES[0]) // len(COLOURS)

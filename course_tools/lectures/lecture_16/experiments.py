@@ -145,10 +145,3 @@ def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, s
         alt=f"Embeddings of {n} unseen images, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
         f"class for {agree}.",
     )
-
-
-def nt_xent_of_adjacent_rows(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """Compute NT-Xent of stacked views (N, d) each, with rows 2k - 1 and 2k of the stack as pairs: the error of the deck."""
-    z = unit(torch.cat([a, b]))
-    similarity = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
-    return F.cross_entropy(similarity, torch.arange(len(z)) ^ 1)

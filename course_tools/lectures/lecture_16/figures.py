@@ -1,7 +1,7 @@
 """Figures of shop windows, of embeddings, and of augmented digits and photographs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import seaborn as sns
@@ -196,3 +196,59 @@ def _sheet(images: Tensor, rows: int) -> Tensor:
     """Arrange grey images (B, 1, H, W) in rows, as one image of three equal channels."""
     joined = rearrange(images.cpu(), "(rows columns) 1 H W -> (rows H) (columns W) 1", rows=rows)
     return joined.expand(-1, -1, 3).clamp(0, 1)
+
+
+# Figures of a small CLIP: photographs beside names, and photographs that are nearest to a name.
+
+
+def show_photos_and_names(photos: Tensor, names: Sequence[str], cosines: Tensor) -> None:
+    """Draw photographs in a column, names in a row, and a cell for the cosine of each with each, with the number.
+
+    Args:
+        photos: (n, 3, H, W).
+        names: that of each photograph, in order.
+        cosines: (n, n), photographs in rows.
+    """
+    n = len(names)
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 6))
+    left.imshow(_grid(photos.cpu()[:, None], gap=1).numpy(), aspect="auto")
+    left.set(xticks=(), yticks=())
+    right.imshow(cosines.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+    right.set_yticks(())
+    right.set_xticks(range(n), [in_the_font(name) for name in names], rotation=35, ha="left", fontsize=8)
+    right.xaxis.tick_top()
+    for i, row in enumerate(cosines.tolist()):
+        for j, cosine in enumerate(row):
+            right.text(
+                j,
+                i,
+                f"{cosine:.1f}".replace("-0.0", "0.0"),
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if abs(cosine) > 0.6 else "black",
+                fontweight="bold" if i == j else "normal",
+            )
+    best = (cosines.argmax(1) == torch.arange(n)).sum().item()
+    show(
+        figure,
+        alt=f"Cosines of {n} photographs with the names {', '.join(names)}. The right name is the nearest of them for {best} "
+        f"photographs; its mean cosine is {cosines.diagonal().mean():.2f}, that of the others "
+        f"{(cosines.sum() - cosines.trace()) / (n * n - n):.2f}.",
+    )
+
+
+def show_retrieved(photos: Mapping[str, Tensor], shown: Mapping[str, str]) -> None:
+    """Draw for each query the photographs nearest to it, (n, 3, H, W), a query in each row; the text says what they show."""
+    figure = Figure(figsize=(6.0, 0.55 * len(photos)), layout="constrained")
+    rows = figure.subplots(len(photos), 2, squeeze=False, width_ratios=(1, 3))
+    for (left, right), (query, nearest) in zip(rows, photos.items(), strict=True):
+        left.text(1, 0.5, in_the_font(query), ha="right", va="center", fontsize=9)
+        left.axis("off")
+        right.imshow(_grid(nearest.cpu()[None], gap=1).numpy())
+        right.axis("off")
+    show(
+        figure,
+        alt=f"The nearest photographs to each of {len(photos)} texts: {'; '.join(f'{q}: {s}' for q, s in shown.items())}.",
+    )

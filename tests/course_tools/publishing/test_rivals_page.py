@@ -19,7 +19,7 @@ LOSES_OR_TIES = {
         "09.mIoU",
     ),
     *("09.mIoU-mean", "10.digits", "12.rivals", "12.softer", "13.vit", "15.rivals", "16.s"),
-    *("16.GA", "18.text", "19.drafts"),
+    *("18.text", "19.drafts"),
 }
 ROW = """
 [[lecture]]

@@ -3,14 +3,12 @@
 import pytest
 import torch
 
-from course_lib.losses import nt_xent
 from course_lib.metrics import spectrum
 from course_tools.lectures.lecture_16 import experiments
 from course_tools.lectures.lecture_16.experiments import (
     backbone,
     few,
     nearest_neighbour_accuracy,
-    nt_xent_of_adjacent_rows,
     probe,
     show_spectra,
     small_digits,
@@ -70,12 +68,3 @@ def test_a_circle_has_the_spread_of_a_plane_and_a_point_none():
     circle = torch.nn.functional.pad(torch.stack([angle.cos(), angle.sin()], 1), (0, 3))
     spread = show_spectra({"circle": circle, "point": torch.ones(100, 5)}, spectrum, n=5)
     assert spread == {"circle": pytest.approx(1), "point": pytest.approx(0, abs=1e-9)}
-
-
-def test_adjacent_rows_are_pairs_of_interleaved_views_only():
-    torch.manual_seed(0)
-    a, b = torch.randn(2, 6, 5)
-    interleaved = torch.stack([a, b], 1).flatten(0, 1)
-    found = nt_xent_of_adjacent_rows(interleaved[:6], interleaved[6:], 0.2)
-    torch.testing.assert_close(found, nt_xent(a, b, 0.2).to(found))
-    assert nt_xent_of_adjacent_rows(a, a, 0.2) > 5 * nt_xent(a, a, 0.2)

@@ -10,6 +10,8 @@ from course_tools.lectures.lecture_16.figures import (
     show_nearest_windows,
     show_pairs,
     show_photograph_view,
+    show_photos_and_names,
+    show_retrieved,
     show_similarities,
     show_views,
     show_windows,
@@ -89,3 +91,16 @@ def test_equal_views_do_not_differ(capsys):
     photos = draw_windows(4, seed=0).photos[:, 0]
     show_pairs(photos, photos)
     assert "differ by 0.00 on average" in capsys.readouterr().out
+
+
+def test_the_text_counts_the_photographs_that_are_nearest_to_their_name(capsys):
+    cosines = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.4, 0.6], [-1.0, 0.3, 0.5]])
+    show_photos_and_names(torch.rand(3, 3, 24, 36), ["red star", "blaues Herz", "синий зонт"], cosines)
+    said = capsys.readouterr().out
+    assert "nearest of them for 2 photographs; its mean cosine is 0.60, that of the others 0.03" in said
+    assert "blaues Herz" in said
+
+
+def test_each_query_has_a_row_of_photographs(capsys):
+    show_retrieved({"blue": torch.rand(4, 3, 24, 36), "sol": torch.rand(4, 3, 24, 36)}, {"blue": "blue sun", "sol": "red sun"})
+    assert "each of 2 texts: blue: blue sun; sol: red sun" in capsys.readouterr().out
