@@ -5,10 +5,9 @@ import random
 from collections.abc import Sequence
 
 import torch
-from einops import rearrange
 from torch import Tensor
 
-from course_tools.lectures.lecture_16.windows import CELL, ROWS, Windows
+from course_tools.lectures.lecture_16.windows import Windows, thing_of
 from course_tools.notebook.device import device
 
 COLOURS = ("red", "yellow", "green", "turquoise", "blue", "violet")
@@ -79,7 +78,6 @@ def colours(windows: Windows) -> Tensor:
 
     The ink of a thing is white, which changes a colour but not its hue; so the mean of the cell has the hue of its ground.
     """
-    means = rearrange(windows.photos, "n p C (row h) (column w) -> n p (row column) C h w", row=ROWS, w=CELL).mean((-2, -1))
-    red, green, blue = means.gather(2, windows.cells[..., None, None].expand(-1, -1, 1, 3)).squeeze(2).unbind(-1)
+    red, green, blue = thing_of(windows).mean((-2, -1)).unbind(-1)
     hue = torch.atan2(math.sqrt(3) * (green - blue), 2 * red - green - blue)
     return (len(COLOURS) * hue / (2 * math.pi)).round().long() % len(COLOURS)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.datasets import colour_matrix, photographs, recolour
+from course_lib.primitives import unpatchify
 from course_tools.lectures.lecture_16.windows import NAMES, Windows
 from course_tools.notebook.legible import Numbers, in_the_font, to_array
 from course_tools.notebook.plots import pictures
@@ -251,4 +252,29 @@ def show_retrieved(photos: Mapping[str, Tensor], shown: Mapping[str, str]) -> No
     show(
         figure,
         alt=f"The nearest photographs to each of {len(photos)} texts: {'; '.join(f'{q}: {s}' for q, s in shown.items())}.",
+    )
+
+
+# A figure of a masked autoencoder.
+
+
+def show_restored(patches: Tensor, hidden: Tensor, restored: Tensor, side: int = 12, P: int = 3) -> None:
+    """Draw pictures, what was shown of them, and what was restored; what was shown stands in the last row as it was.
+
+    Args:
+        patches: of n pictures, (n, N, 3 · P²).
+        hidden: the numbers of the hidden patches, (n, ·).
+        restored: like the patches.
+        side: of a picture, in pixels.
+        P: side of a patch, in pixels.
+    """
+    unknown = torch.zeros(patches.shape[:2], dtype=torch.bool, device=patches.device).scatter(1, hidden, True)[..., None]
+    rows = [patches, patches.masked_fill(unknown, 0.8), torch.where(unknown, restored, patches)]
+    error = (restored - patches).square().mean(-1).gather(1, hidden).mean().item()
+    share = unknown.float().mean().item()
+    drawn = torch.stack([unpatchify(row.cpu(), P, side, side) for row in rows])
+    show(
+        pictures({"a cell in each column; what is shown of it; restored": _grid(drawn, gap=1)}),
+        alt=f"{len(patches)} cells of windows, the same with {100 * share:.0f} % of their patches hidden, and restored: mean "
+        f"squared error of the hidden patches {error:.3f}.",
     )

@@ -68,6 +68,16 @@ def one_of_each(kinds: Tensor, seed: int) -> Tensor:
     return torch.stack([order[kinds[order] == kind][0] for kind in range(len(STAY))])
 
 
+def cells_of(windows: Windows) -> Tensor:
+    """Cut the photographs into their cells, row by row: (n, 4, 6, 3, 12, 12)."""
+    return rearrange(windows.photos, "n p C (row h) (column w) -> n p (row column) C h w", row=ROWS, w=CELL)
+
+
+def thing_of(windows: Windows) -> Tensor:
+    """Cut the cell of the thing that stays out of each photograph, (n, 4, 3, 12, 12)."""
+    return cells_of(windows)[torch.arange(len(windows.kinds))[:, None], torch.arange(N_PHOTOS), windows.cells]
+
+
 def _crops(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
     """Crop the photographs, (n, 3, 12, 12): unseen windows use the right third."""
     pixels, (height, width) = _pixels(), _photographs().shape[-2:]

@@ -11,6 +11,7 @@ from course_tools.lectures.lecture_16.figures import (
     show_pairs,
     show_photograph_view,
     show_photos_and_names,
+    show_restored,
     show_retrieved,
     show_similarities,
     show_views,
@@ -104,3 +105,14 @@ def test_the_text_counts_the_photographs_that_are_nearest_to_their_name(capsys):
 def test_each_query_has_a_row_of_photographs(capsys):
     show_retrieved({"blue": torch.rand(4, 3, 24, 36), "sol": torch.rand(4, 3, 24, 36)}, {"blue": "blue sun", "sol": "red sun"})
     assert "each of 2 texts: blue: blue sun; sol: red sun" in capsys.readouterr().out
+
+
+def test_the_error_of_what_was_hidden_is_named(capsys):
+    patches, hidden = torch.rand(2, 16, 27), torch.tensor([[0, 5], [3, 15]])
+    restored = patches.clone()
+    restored[0, 0] += 0.2  # hidden: a quarter of the hidden patches are wrong by 0.2
+    restored[0, 1] += 9.0  # shown
+    show_restored(patches, hidden, restored)
+    said = capsys.readouterr().out
+    assert "12 % of their patches hidden" in said
+    assert "hidden patches 0.010" in said

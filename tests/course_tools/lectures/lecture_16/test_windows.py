@@ -1,26 +1,27 @@
 """One thing stays in the four photographs of a window, and the rivals learn from the views and labels that they are given."""
 
 import torch
-from einops import rearrange
 from torch import nn
 
 from course_tools.lectures.lecture_16 import rivals
-from course_tools.lectures.lecture_16.windows import CELL, PASS, ROWS, STAY, draw_windows, one_of_each
-
-
-def cells_of(photos):
-    return rearrange(photos, "n p C (row h) (column w) -> n p (row column) C h w", row=ROWS, h=CELL, w=CELL)
+from course_tools.lectures.lecture_16.windows import CELL, PASS, STAY, cells_of, draw_windows, one_of_each, thing_of
 
 
 def test_each_photograph_shows_the_thing_that_stays_in_its_cell():
     windows = draw_windows(60, seed=0)
     assert windows.photos.shape == (60, 4, 3, 24, 36)
     assert 0 <= windows.photos.min() < windows.photos.max() <= 1
-    ink = cells_of(windows.photos).amin(3)  # the least of red, green and blue
-    shown = ink[torch.arange(60)[:, None], torch.arange(4), windows.cells].flatten(2)
+    shown = thing_of(windows).amin(2).flatten(2)  # the least of red, green and blue
     same, others = windows.kinds[:, None] == windows.kinds, torch.eye(60, dtype=torch.bool)
     alike = nn.functional.cosine_similarity(shown[:, None, 0], shown[None, :, 1], dim=-1)
     assert alike[same & ~others].mean() > alike[~same].mean() + 0.08
+
+
+def test_cells_are_numbered_row_by_row():
+    windows = draw_windows(7, seed=0)
+    cells = cells_of(windows)
+    assert torch.equal(cells[3, 2, 4], windows.photos[3, 2, :, CELL:, CELL : 2 * CELL])
+    assert torch.equal(thing_of(windows)[3, 2], cells[3, 2, windows.cells[3, 2]])
 
 
 def test_nothing_that_passes_stays_and_unseen_windows_are_others():
