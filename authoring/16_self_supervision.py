@@ -971,10 +971,10 @@ figures.show_retrieved(
 # %% [markdown]
 # ## A masked autoencoder in thirty lines
 #
-# One picture is enough if a part of it is hidden. A **masked autoencoder** (He et al. 2021) hides three quarters of the patches, encodes
-# the others alone, with their places, fills the gaps with one learned vector, and restores the hidden pixels from all of these by a small decoder, which is then
-# discarded. Here a picture is a cell of a window: 16 patches of 3 × 3 pixels, of which four are shown. To restore a colour, a
-# neighbour will do; to restore a thing, one has to know things.
+# One picture is enough if a part of it is hidden. A **masked autoencoder** (He et al. 2021) hides three quarters of the patches and
+# encodes the others alone, with their places. A small decoder, which is discarded later, gets these codes and one learned vector in each
+# gap, and restores the hidden pixels. Here a picture is a cell of a window: 16 patches of 3 × 3 pixels, of which four are shown. To
+# restore a colour, a neighbour will do; to restore a thing, one has to know things.
 
 
 # %%
@@ -1039,8 +1039,8 @@ with torch.no_grad():
 figures.show_restored(new_patches[:8], order[:, 4:], restored)
 
 # %% [markdown]
-# What do the features know? The mean over the encoded patches of the whole thing, without gaps, is probed with ten labels of each kind;
-# so are the pixels.
+# What do the features know? All 16 patches of a thing are encoded, and the mean of their codes is probed with ten labels of each kind; so
+# are the pixels.
 
 
 # %%
@@ -1074,9 +1074,9 @@ probes_of_cells = {
 claim("16.mae", **probes_of_cells)
 
 # %% [markdown]
-# Restoring teaches something about things, but in their middle of a cell the pixels say more to a linear probe. In the paper, too, a linear
-# probe is not what a masked autoencoder is for: of its large ViT it is right about 73.5 % of ImageNet, the fine-tuned network about 84.9 %
-# (He et al., table 1).
+# Restoring teaches something about things. But these things stand in the middle of their pictures, where a linear probe of the pixels
+# names more of them. In the paper, too, a linear probe is not what the method is for: of the features of a large ViT it is right about
+# 73.5 % of ImageNet's images, the network fine-tuned on the labels about 84.9 % (He et al., table 1).
 
 # %% [markdown]
 # ## Turning and zooming a batch
