@@ -802,7 +802,7 @@ claim(
 #
 # **By hand.** Two pictures with their names, and the cosines divided by $\tau$:
 #
-# | | name 1 | name 2 | loss of the row |
+# | Logits | name 1 | name 2 | loss of the row |
 # | --- | --- | --- | --- |
 # | picture 1 | **2** | 1 | $\log(1 + e^{1-2}) = 0.31$ |
 # | picture 2 | 2 | **3** | $\log(1 + e^{2-3}) = 0.31$ |
@@ -843,7 +843,7 @@ class CLIP(nn.Module):
         self.photo_head, self.name_head = nn.Linear(128, 64), nn.Linear(128, 64)
 
     def forward(self, photos, spelled):
-        """Map photographs (n, 3, H, W) and names, letter by letter (m, T), to features."""
+        """Map photographs (n, 3, H, W) and spelled names (m, T) to features."""
         read = self.read(self.letters(spelled).mT).flatten(1)
         return self.photo_head(self.see(photos)), self.name_head(read)
 
@@ -901,7 +901,7 @@ def train_clip(words):
 # %%
 @torch.no_grad()
 def zero_shot(model, spelled):
-    """Share of unseen photographs whose nearest of sixty names is right: shown, kept back."""
+    """Share of photographs whose nearest name is right: shown, kept back."""
     photos, names = model(unseen.photos[:, 0], spelled.flatten(0, 1))
     nearest = (unit(photos) @ unit(names).mT).unflatten(1, (4, 60)).argmax(-1)
     colour = captions.colours(unseen)[:, 0]
@@ -995,7 +995,7 @@ class MAE(nn.Module):
         self.hidden = nn.Parameter(torch.zeros(d))
 
     def encode(self, patches, order):
-        """Encode those of all patches (B, 16, 27) whose numbers stand in `order` (B, n)."""
+        """Encode those of the patches (B, 16, 27) whose numbers are `order` (B, n)."""
         x = self.embed(patches) + self.places[0]
         return self.encoder(x.gather(1, order[..., None].expand(-1, -1, x.shape[-1])))
 
