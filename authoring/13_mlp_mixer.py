@@ -89,7 +89,7 @@ figures.show_puzzle(in_order, known, 18, order)
 # <details><summary>C. They mark far fewer patches right.</summary>
 #
 # Yes. The window assumes that what belongs together is always the same, small distance apart, and is compared in the same way. Now
-# many counterparts lie outside it, and some have to be subtracted, others added.</details>
+# nearly all counterparts lie outside it, and some have to be subtracted, others added.</details>
 
 # %% [markdown]
 # `learn` is the loop of the whole lecture: 300 updates of Adam with batches of 64, a learning rate that rises for a tenth of them
@@ -224,7 +224,7 @@ from course_tools.bank.lecture_13.difference_weights import difference_weights
 difference_weights = check("13.2", difference_weights)
 
 # %% [markdown]
-# Two patches differ if the differences of their pixels sum to much. Half of all patches differ: mark those above the median.
+# Two patches differ if the differences of their pixels add up to much. Half of all differ: mark those above the median.
 
 # %% tags=["nbval-check-output"]
 at_start = counterparts(torch.arange(N))
@@ -393,8 +393,8 @@ for name, each in marks.items():
 claim("13.mixer", **right)
 
 # %% [markdown] tags=["predict"]
-# **Pixel distances fail**: a patch is far from its own negative, and at full contrast far from itself at a quarter. Only who is told
-# every gain compares as well as the Mixer, which was told nothing. Its norm divides each patch by its size, and so undoes the size of
+# **Pixel distances fall short**: a patch is far from its own negative, and at full contrast far from itself at a quarter. Of the four,
+# only the one told every gain matches the Mixer, which was told nothing. Its norm divides each patch by its size, which can undo that of
 # a gain; the minus is left to $W_1$. (Some patches were replaced by one that looks the same: an accuracy of 1 is out of reach.)
 #
 # The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. In a third model, the weights between
@@ -440,7 +440,7 @@ claim("13.vit", **final)
 
 # %% [markdown]
 # Free weights, the same mechanism in its barest form, are as good; the Vision Transformer gets there several times later, and its
-# accuracy still rises in the end. What the convolutions lacked was reach and, as section 1 showed, a sign for each place.
+# accuracy still rises in the end. What the convolutions lacked was reach and, as section 1 showed, a gain for each place.
 #
 # **Weights between places are the right tool here because which places belong together, and with which sign, is the same in every
 # image: it need not be computed from each.** (Not every puzzle favours the Mixer: *Going further*.)
@@ -751,7 +751,7 @@ claim("13.sides", **sides)
 
 # %% [markdown]
 # So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
-# *its* puzzles. What if either copy may hold the replaced patch, so that only comparing helps? The study trains two models on such
+# *its* puzzles. What if either copy may hold the replaced patch, so that neither is whole? The study trains two models on such
 # puzzles, and the next cell the logistic regression that is told every gain.
 
 # %% tags=["nbval-check-output"]
