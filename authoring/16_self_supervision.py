@@ -792,12 +792,12 @@ claim(
 # %% [markdown]
 # ## A small CLIP: words instead of a second view
 #
-# In section 2 *we* decided what must not matter. Captions decide it, too: what people name, counts. **CLIP** (Radford et al. 2021)
+# In section 2 *we* decided what must not matter. Captions decide it, too: what people name counts. **CLIP** (Radford et al. 2021)
 # trains an encoder of images and an encoder of texts until an image and its text have similar vectors. Any text is then a classifier:
 # no list of classes is drawn up before training.
 #
-# Our captions name the thing and the colour behind it, in one of four languages: "roter Stern", "estrella roja". No text is ever
-# compared with its translation. And ten of the sixty combinations are kept back: the network never sees a star on red, nor reads
+# Our captions name the thing that stays and the colour behind it, in one of four languages: "roter Stern", "estrella roja". No text
+# is ever compared with its translation. Ten of the sixty combinations are kept back: the network never sees a star on red, nor reads
 # "red star" in any language; likewise a yellow heart, and so on to turquoise scissors.
 #
 # **By hand.** Two pictures with their names, and the cosines divided by $\tau$:
@@ -809,12 +809,12 @@ claim(
 # | loss of the column | $\log(1 + e^{2-2}) = 0.69$ | $\log(1 + e^{1-3}) = 0.13$ | |
 #
 # Each row asks: which name is that of this picture? Each column: which picture has this name? Name 1 is as near to the wrong picture as
-# to its own, and only its column says so. The loss is the mean of the four, 0.36. In general, with pictures $x_i$ and names $y_i$:
+# to its own, and only its column says so. The loss is the mean of the four, 0.36. In general, with images $x_i$ and texts $y_i$:
 #
 # $$s_{ij} = \mathrm{sim}(x_i, y_j)/\tau \qquad L = -\frac{1}{2N} \sum_i \Big(\log \frac{e^{s_{ii}}}{\sum_j e^{s_{ij}}} + \log
 # \frac{e^{s_{ii}}}{\sum_j e^{s_{ji}}}\Big)$$
 #
-# It is NT-Xent without the comparisons of pictures with pictures, and of names with names.
+# It is NT-Xent without the comparisons of images with images, and of texts with texts.
 
 # %% exercise="16.9" difficulty="●●○" minutes=10
 from course_lib.losses import clip_loss
@@ -823,8 +823,8 @@ from course_lib.losses import clip_loss
 clip_loss = check("16.9", clip_loss)
 
 # %% [markdown]
-# The encoder of names is that of pictures in one dimension: a vector for each letter, a convolution over five letters, and the largest value
-# over all places.
+# The encoder of names is like that of pictures, in one dimension: a vector for each letter, one convolution over five letters, and the
+# largest value over all places.
 
 
 # %%
@@ -883,19 +883,19 @@ def train_clip(words):
 
 
 # %% [markdown] tags=["predict"]
-# The control: the same pictures, but each of the sixty names, in each language, is a string of random letters.
+# The control: the same pictures; each name, in each language, is a string of random letters.
 #
 # **Predict.** What do made-up names change, for unseen windows?
 #
 # <details><summary>A. Nothing: a name is only a label for the network.</summary>
 #
-# True for the combinations that were shown. What does it know of the name of one that was not?</details>
-# <details><summary>B. The fifty combinations that were shown are named as before; those kept back no longer.</summary>
+# A label that was never given says nothing. What does the network know of the name of a combination that was kept back?</details>
+# <details><summary>B. It learns names of what was shown by heart, and has none for what was kept back.</summary>
 #
-# Yes. "red star" shares its letters with "red heart" and "blue star". A made-up name shares nothing with any other.</details>
-# <details><summary>C. All are named worse: made-up names cannot be learned.</summary>
+# Yes. "red star" shares a word with "red heart" and another with "blue star". A made-up name shares no word with any other.</details>
+# <details><summary>C. Nothing can be named: made-up names cannot be learned.</summary>
 #
-# Two hundred strings are few: convolutions over letters learn them by heart.</details>
+# Two hundred strings can be learned one by one, like labels.</details>
 
 
 # %%
@@ -929,10 +929,10 @@ claim(
 )
 
 # %% [markdown]
-# Words that the network read in other company are enough to name what it never saw; made-up names are not. And no text was ever paired
-# with another, yet translations lie together: they name the same pictures.
+# Words read in other company name most of what the network never saw, if less than of what it saw; made-up names hardly any.
+# Translations lie together, even Russian ones, written in other letters: they name the same pictures.
 #
-# **See it.** Ten unseen photographs, one of each combination that was kept back, and their names, one language after the other.
+# **See it.** Ten unseen photographs, one of each combination kept back, and their names: ten to choose from, not sixty.
 
 # %%
 colour = captions.colours(unseen)[:, 0]
@@ -972,8 +972,8 @@ figures.show_retrieved(
 # ## A masked autoencoder in thirty lines
 #
 # One picture is enough if a part of it is hidden. A **masked autoencoder** (He et al. 2021) hides three quarters of the patches and
-# encodes the others alone, with their places. A small decoder, which is discarded later, gets these codes and one learned vector in each
-# gap, and restores the hidden pixels. Here a picture is a cell of a window: 16 patches of 3 × 3 pixels, of which four are shown. To
+# encodes the others alone, with their places. A small decoder, which is discarded later, gets these codes and, in each gap, one learned
+# vector, and restores the hidden pixels. Here a picture is a cell of a window: 16 patches of 3 × 3 pixels, of which four are shown. To
 # restore a colour, a neighbour will do; to restore a thing, one has to know things.
 
 
@@ -1075,9 +1075,9 @@ claim("16.mae", **probes_of_cells)
 
 # %% [markdown]
 # Restoring teaches something about things. After 1,000 updates the autoencoder was still improving: above, colours are restored, but
-# things are a blur. And these things stand in the middle of their pictures, where a linear probe of the pixels names more of them. In
-# the paper, too, a linear probe is not what the method is for: of ImageNet's images, a probe of the large ViT names 75.8 %, the network
-# fine-tuned on the labels 85.9 % ([FINETUNE.md](https://github.com/facebookresearch/mae/blob/main/FINETUNE.md) of the authors).
+# things are a blur. A linear probe of the pixels names more of them: unlike a mean of codes, they keep places, and all things stand in
+# the middle. In the paper, too, a linear probe is not what the method is for: of ImageNet's images, a probe of the large ViT
+# names 75.8 %, the fine-tuned network 85.9 % ([FINETUNE.md](https://github.com/facebookresearch/mae/blob/main/FINETUNE.md) of the authors).
 
 # %% [markdown]
 # ## Turning and zooming a batch

@@ -21,11 +21,11 @@ wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
-        "Lay out a table with a row for each image and a column for each name, and write their cosine into each cell. "
+        "Lay out a table with a row for each image and a column for each text, and write their cosine into each cell. "
         "Which cell of row i should be the largest of its row? And of column i?"
     ),
     (
-        "The (N, N) cosines over τ are the logits of *two* classifications: each row asks for a name, each column for an "
+        "The (N, N) cosines over τ are the logits of *two* classifications: each row asks for a text, each column for an "
         "image. In both, the right class of number i is i."
     ),
     (
