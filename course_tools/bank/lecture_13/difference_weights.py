@@ -154,7 +154,7 @@ def halves_the_difference(order, counterpart, gain):
 @wrong.detail
 def adds_a_bias(order, counterpart, gain):
     """Your biases are 1. Where two positions are equal the result should be 0, so nothing is added before or after GELU."""
-    weights = difference_weights(order, counterpart, gain)
+    weights = _wired(_partner(order, counterpart), gain)
     return weights[0], torch.ones_like(weights[1]), weights[2], torch.ones_like(weights[3])
 
 
@@ -201,7 +201,7 @@ def takes_the_gain_from_the_start(order, counterpart, gain):
 def divides_the_result_too(order, counterpart, gain):
     """You divide the rows of W_2 by the gains as well. The hidden units already hold differences of the image: nothing is left
     to undo."""
-    W_1, b_1, W_2, b_2 = difference_weights(order, counterpart, gain)
+    W_1, b_1, W_2, b_2 = _wired(_partner(order, counterpart), gain)
     return W_1, b_1, W_2 / gain[:, None], b_2
 
 
@@ -209,7 +209,7 @@ def divides_the_result_too(order, counterpart, gain):
 def returns_integers(order, counterpart, gain):
     """Your W_2 and biases are integers, which cannot be multiplied by features. Make them floats: `torch.eye` does so by
     itself."""
-    W_1, *others = difference_weights(order, counterpart, gain)
+    W_1, *others = _wired(_partner(order, counterpart), gain)
     return W_1, *(weight.long() for weight in others)
 
 
@@ -252,13 +252,13 @@ def pairs_halves_of_the_shuffled_image(order, counterpart, gain):
 
 @stranger
 def subtracts_the_mean_of_all(order, counterpart, gain):
-    W_1, b_1, W_2, b_2 = difference_weights(order, counterpart, gain)
+    W_1, b_1, W_2, b_2 = _wired(_partner(order, counterpart), gain)
     return (torch.eye(len(order), device=order.device) - 1 / len(order)) / gain, b_1, W_2, b_2
 
 
 @stranger
 def wires_of_twice_the_strength(order, counterpart, gain):
-    W_1, b_1, W_2, b_2 = difference_weights(order, counterpart, gain)
+    W_1, b_1, W_2, b_2 = _wired(_partner(order, counterpart), gain)
     return 2 * W_1, b_1, W_2, b_2
 
 
