@@ -42,14 +42,19 @@ def _reference_for(answer, name, kept):
     if name not in answer.__code__.co_names:
         return []
     reference = vars(sys.modules[answer.__module__])[name]
-    (text,) = ast.parse(FunctionSource.of(reference).text()).body
+    if reference.__module__ == answer.__module__:  # set by hand in the bank itself: its text is among `kept`
+        (text,) = (node for node in kept if isinstance(node, ast.FunctionDef) and node.name == name)
+        added = []
+    else:
+        (text,) = ast.parse(FunctionSource.of(reference).text()).body
+        known = vars(sys.modules[reference.__module__])
+        used = sorted({node.id for node in ast.walk(text) if isinstance(node, ast.Name)} & known.keys())
+        added = [*(ast.ImportFrom(reference.__module__, [ast.alias(used_name)], 0) for used_name in used), text]
     text.name = f"_{name}"
     for node in (node for part in kept for node in ast.walk(part)):
         if isinstance(node, ast.Name) and node.id == name:
             node.id = text.name
-    known = vars(sys.modules[reference.__module__])
-    used = sorted({node.id for node in ast.walk(text) if isinstance(node, ast.Name)} & known.keys())
-    return [ast.ImportFrom(reference.__module__, [ast.alias(used_name)], 0) for used_name in used] + [text]
+    return added
 
 
 def mark_of_answer(engine, asked, source):
