@@ -9,6 +9,7 @@ from course_tools.checks.inline_markup import to_html
 from course_tools.notebook import conditions
 from course_tools.notebook.claim_statements import ClaimStatement, statement
 from course_tools.notebook.own_functions import own_functions
+from course_tools.notebook.progress_record import answer_to
 from course_tools.notebook.show import publish
 
 STRICT = "COURSE_STRICT_CLAIMS"
@@ -25,7 +26,8 @@ def claim(id: str, /, **values: Any) -> None:
     """State a claim with its measured values, and store it for `ledger`.
 
     What the claim says, and what must hold, stands in `claims.toml` of its lecture. The output's metadata contains the claim
-    under "course_claim": id, text (the sentence with its values), values, holds (the conditions), held.
+    under "course_claim": id, text (the sentence with its values), values, holds (the conditions), held. A student who works in
+    the notebook also reads the number that they predicted.
 
     Args:
         id: the lecture and a name, such as "05.m". Running a cell again replaces its claim.
@@ -47,9 +49,11 @@ def claim(id: str, /, **values: Any) -> None:
     own = {} if held or os.environ.get(STRICT) else own_functions()
     made = {"id": id, "text": stated.filled(shown), "values": measured, "holds": list(stated.holds), "held": held}
     _made[id] = made
-    line = f"{_sign(held)} {id} {made['text']} | {stated.bounds()}"
+    answer = answer_to(stated.predicted) if stated.predicted else None
+    said = f" You said {answer}." if answer else ""
+    line = f"{_sign(held)} {id} {made['text']}{said} | {stated.bounds()}"
     publish(
-        {"text/html": _box(stated, shown, _repeats(measured, stated.repeated), held, own), "text/plain": line},
+        {"text/html": _box(stated, shown, _repeats(measured, stated.repeated), held, own, said), "text/plain": line},
         {"course_claim": made},
     )
     if not held and not own:
@@ -83,8 +87,8 @@ def in_words(value: object, *, share: bool = False) -> str:
     return f"({', '.join(map(in_words, value))})" if isinstance(value, list | tuple) else str(value)
 
 
-def _box(stated: ClaimStatement, shown: dict[str, str], repeats: str, held: bool, own: dict[str, str]) -> str:
-    """Write the output: the sentence with its values in bold, the student's functions if it fails, then repeats, bounds, id."""
+def _box(stated: ClaimStatement, shown: dict[str, str], repeats: str, held: bool, own: dict[str, str], said: str = "") -> str:
+    """Write the output: sentence, values in bold; the student's number, and functions if it fails; repeats, bounds, id."""
     marked = {name: f"\N{START OF TEXT}{value}\N{END OF TEXT}" for name, value in shown.items()}
     sentence = to_html(stated.filled(marked))
     sentence = sentence.replace("\N{START OF TEXT}", '<b class="measured">').replace("\N{END OF TEXT}", "</b>")
@@ -97,7 +101,7 @@ def _box(stated: ClaimStatement, shown: dict[str, str], repeats: str, held: bool
         )
     colour = "#1b7f3b" if held else "#c0392b"
     return (
-        f'<div style="border-left:4px solid {colour};padding:.3em .8em;max-width:60em"><div>{sentence}</div>{cause}'
+        f'<div style="border-left:4px solid {colour};padding:.3em .8em;max-width:60em"><div>{sentence}{said}</div>{cause}'
         f'<div style="font-size:85%;opacity:.75">{small}</div></div>'
     )
 

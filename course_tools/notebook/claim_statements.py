@@ -5,8 +5,9 @@
     holds = ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"]
 
 `{positions:%}` shows a share of 1 in per cent. Where several values are not those of seeds, `repeated = "draws of labels"` says
-what was repeated. The notebook, the tests and the pages read the file here. All conditions
-in `holds` must hold; `conditions` says what they may contain.
+what was repeated. `predicted = "05.p4"` names the prediction of its last number: a student who made it reads "You said 0.5".
+The notebook, the tests and the pages read the file here. All conditions in `holds` must hold; `conditions` says what they may
+contain.
 """
 
 import difflib
@@ -30,6 +31,7 @@ class ClaimStatement:
     says: str
     holds: tuple[str, ...]
     repeated: str = "seeds"
+    predicted: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an empty or malformed statement."""
@@ -121,12 +123,14 @@ def _read(id: str, table: object) -> ClaimStatement:
     match table:
         case {"says": str(says), "holds": [*conditions_], **more} if all(
             isinstance(text, str) for text in (*conditions_, *more.values())
-        ) and more.keys() <= {"repeated"}:
+        ) and more.keys() <= {"repeated", "predicted"}:
             try:
                 return ClaimStatement(id, says, tuple(conditions_), **more)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
-    raise ValueError(f"{where} needs `says`, a sentence, and `holds`, a list of strings, perhaps `repeated`, and nothing else.")
+    raise ValueError(
+        f"{where} needs `says`, a sentence, `holds`, a list of strings, perhaps `repeated` and `predicted`, and nothing else."
+    )
 
 
 def _file(lecture: str) -> str:

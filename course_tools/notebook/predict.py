@@ -6,7 +6,7 @@ from html import escape
 
 from course_tools.notebook.prediction_options import Prediction, as_number, prediction
 from course_tools.notebook.progress_bar import watched
-from course_tools.notebook.progress_record import progress_file, progress_of, read_events, remember
+from course_tools.notebook.progress_record import answer_to, remember
 from course_tools.notebook.reopened import stand_in
 from course_tools.notebook.show import in_notebook, publish
 
@@ -35,7 +35,7 @@ def predict(id: str, number: object = ..., *decimals: object) -> None:
     """
     asked = prediction(id)
     live = in_notebook() and watched()
-    chosen = progress_of(read_events(progress_file())).predictions.get(id) if live else None
+    chosen = answer_to(id)
     if asked.within and (number is not ... or chosen):
         publish(_number_answered(asked, number, decimals, chosen))
     elif not live:

@@ -122,6 +122,11 @@ def progress_of(events: Iterable[Event]) -> Progress:
     return progress
 
 
+def answer_to(id: str) -> str | None:
+    """Return the first answer to a prediction, such as "B" or "0.3", in an interactive notebook; elsewhere None."""
+    return progress_of(read_events(progress_file())).predictions.get(id) if watched() and in_notebook() else None
+
+
 def my_progress(lecture: str) -> None:
     """Show the solved exercises and the predictions of a lecture so far; in a batch run, the number of its exercises."""
     if watched():

@@ -14,7 +14,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from course_tools.bank import exercise
 from course_tools.bank.controls import ClaimScores, conclusion
-from course_tools.notebook import claim_statements
+from course_tools.notebook import claim_statements, progress_record
 from course_tools.notebook.claim import STRICT, ClaimFailed, claim, in_words, ledger
 from course_tools.notebook.own_functions import _names_behind
 from tests.course_tools.conftest import ROOMS
@@ -45,6 +45,26 @@ def test_what_was_repeated_is_named(monkeypatch):
     claim("04.draws", right=[0.5, 0.6, 0.7])
     assert "3 draws of labels" in shown[0]
     assert "seeds" not in shown[0]
+
+
+@pytest.mark.parametrize(("answer", "said"), [("0.3", " You said 0.3."), (None, "")])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_student_who_predicted_the_number_reads_it_in_a_live_notebook_only(answer, said, live, monkeypatch, tmp_path):
+    shown = []
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+    monkeypatch.setattr(progress_record, "in_notebook", lambda: True)
+    monkeypatch.setattr(progress_record, "watched", lambda: True)
+    if answer:
+        progress_record.remember("prediction", "01.p3", choice=answer, right=True)
+    monkeypatch.setattr(progress_record, "watched", lambda: live)
+    monkeypatch.setattr(claims, "publish", lambda bundle, metadata: shown.append((bundle, metadata["course_claim"])))
+    kept = claim_statements.ClaimStatement("01.kept", "It keeps {kept}.", ("kept > 0",), predicted="01.p3")
+    monkeypatch.setattr(claims, "statement", lambda id: kept)
+    claim("01.kept", kept=0.5)
+    said *= live
+    assert shown[0][0]["text/plain"].startswith(f"✓ 01.kept It keeps 0.5.{said} | ")
+    assert f'<b class="measured">0.5</b>.{said}</div>' in shown[0][0]["text/html"]
+    assert "You said" not in shown[0][1]["text"]
 
 
 @pytest.mark.parametrize("value", [0.995, 1, torch.tensor(0.995), np.float32(0.995), torch.tensor([0.995])])

@@ -6,6 +6,7 @@ import pytest
 
 from course_tools.notebook import claim_statements
 from course_tools.notebook.claim_statements import statements
+from course_tools.notebook.prediction_options import prediction
 from course_tools.publishing.project import lectures, project_root
 
 ROOT = project_root()
@@ -15,11 +16,12 @@ LECTURES = lectures(ROOT)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[a]\nsays = "x {y}."', r"\[a\] needs `says`, a sentence, and `holds`"),
+        ('[a]\nsays = "x {y}."', r"\[a\] needs `says`, a sentence, `holds`"),
         ('[a]\nsays = "x {y}."\nholds = "y > 1"', "a list of strings"),
         ('[a]\nsays = "x {y}."\nholds = []', "at least one condition"),
         ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nteach = true', "and nothing else"),
         ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nrepeated = 3', "and nothing else"),
+        ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\npredicted = 3', "and nothing else"),
         ('[a]\nsays = "x {y:.2f}."\nholds = ["y > 1"]', "the name of a value, with :% for a share, and no more"),
         ('[a]\nsays = "x {min(y)}."\nholds = ["y > 1"]', "the name of a value, with :% for a share, and no more"),
         ('[a]\nsays = "x {y}."\nholds = ["y >"]', "is not an expression"),
@@ -56,3 +58,11 @@ def test_each_claim_of_a_lecture_has_its_statement_and_its_values_and_none_is_cl
                 known[id[3:]].require({value.arg for value in values})
         claimed += ids
     assert sorted(claimed) == sorted(f"{lecture.number}.{name}" for name in known)
+
+
+def test_what_was_predicted_for_a_claim_is_a_number_of_the_same_lecture():
+    predicted = [each for lecture in LECTURES for each in statements(lecture.number).values() if each.predicted]
+    assert predicted
+    for each in predicted:
+        assert prediction(each.predicted).within, each.id
+        assert each.predicted[:2] == each.id[:2]
