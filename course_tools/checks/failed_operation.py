@@ -119,8 +119,15 @@ def raising_call(call: Callable[[], object], error: Exception) -> RaisingCall | 
     return RaisingCall(_name(func), args, kwargs)
 
 
-def operation_of(raising: RaisingCall, error: Exception) -> FailedOperation:
-    """What identifies the operation that raised an error."""
+def operation_of(raising: RaisingCall, error: Exception) -> FailedOperation | None:
+    """What identifies the operation that raised an error; None if an operand cannot be read, as one inside `torch.vmap`."""
+    try:
+        return _operation(raising, error)
+    except Exception:
+        return None
+
+
+def _operation(raising: RaisingCall, error: Exception) -> FailedOperation:
     name, tensors = raising.name, [tensor for tensor in raising.tensors if not tensor.is_meta]
     if "in-place operation" in str(error) and tensors:  # whichever operation it is, what matters is the tensor that it changes
         return FailedOperation("in place", (_operand(tensors[0] if tensors[0]._base is None else tensors[0]._base),))

@@ -7,6 +7,7 @@ is a known word, a line of the student's text, or a message without values, so t
 """
 
 import builtins
+import contextlib
 import re
 import sys
 from functools import lru_cache
@@ -105,8 +106,9 @@ def _crash(told: object) -> Crash | None:
 
 def _operand(told: object) -> Operand:
     match told:
-        case [list(sizes), float(mean), float(size)] if len(sizes) <= 64 and all(type(n) is int and n >= 0 for n in sizes):
-            return Operand(tuple(sizes), mean, size)
+        case [list(sizes), str(mean), str(size)] if len(sizes) <= 64 and all(type(n) is int and n >= 0 for n in sizes):
+            with contextlib.suppress(ValueError, OverflowError):
+                return Operand(tuple(sizes), float.fromhex(mean), float.fromhex(size))
     raise Malformed("no operand")
 
 

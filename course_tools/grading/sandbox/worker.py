@@ -321,7 +321,7 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
 def _failed(failed: FailedOperation | None) -> list | None:
     if failed is None:
         return None
-    return [failed.name[:100], [[list(one.sizes), one.mean, one.size] for one in failed.operands]]
+    return [failed.name[:100], [[list(one.sizes), one.mean.hex(), one.size.hex()] for one in failed.operands]]
 
 
 def _failure(error: BaseException | None, where: str = "") -> dict | None:

@@ -65,6 +65,15 @@ def test_what_is_written_over_counts_and_not_by_which_operation():
     assert not by_slice.is_same(failed(lambda: writes(W, lambda h: h.mul_(2))), same_words=False)
 
 
+def test_an_operand_that_cannot_be_read_costs_no_verdict():
+    """Inside `torch.vmap`, a tensor has values only until the error is raised."""
+
+    def answer(x, h, W, U, b):
+        return torch.vmap(lambda x, h: torch.tanh(x @ W + h @ U + b))(x, h)
+
+    assert told("01.1", answer) == KINDS["not transposed"].text
+
+
 def test_an_error_of_python_has_no_operation():
     assert failed(lambda: [X.sum()][3]) is None
 

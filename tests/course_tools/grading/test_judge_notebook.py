@@ -21,6 +21,7 @@ from course_tools.publishing import lectures, project_root
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.grading.conftest import submitted
 from tests.course_tools.grading.odd_answers import BODY, NAME
+from tests.course_tools.judged import misconception
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
 ALL = [item for item in exercises() if item.lecture == "04"]
@@ -277,6 +278,20 @@ def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):
     assert mark.points == 0
     assert "course_lib.attention.MultiHead is not available" in mark.findings[0].detail
     assert "`return MultiHead(2, 1)(q, k, v)`" in mark.findings[0].detail
+
+
+def test_a_crash_on_minus_infinity_is_named_as_in_a_notebook(mark_of):
+    """The operands of the operation that fails are reported by their means, and JSON has no infinity."""
+    (wrong,) = (wrong for wrong in exercise("16.2").wrong if wrong.__name__ == "runs_past_the_last_row")
+    mark = mark_of(
+        """def nt_xent(a, b, temperature):
+    z = F.normalize(torch.cat([a, b]), dim=-1)
+    itself = torch.eye(len(z), dtype=torch.bool)
+    logits = (z @ z.mT / temperature).masked_fill(itself, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)) + len(a))""",
+        "16.2",
+    )
+    assert mark.misconception == misconception(wrong)
 
 
 def test_a_dead_zygote_costs_no_mark(mark_of):

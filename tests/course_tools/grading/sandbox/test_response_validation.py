@@ -1,5 +1,7 @@
 """What a worker says is read with suspicion: forgeries are malformed, errors come back as themselves, inputs stay outside."""
 
+import math
+
 import einops
 import pytest
 import torch
@@ -74,8 +76,10 @@ def test_an_honest_outcome_is_what_was_observed():
         {"failure": failure(bare="yes")},
         {"failure": "ValueError"},
         {"failure": failure(), "failed": ["mul"]},
-        {"failure": failure(), "failed": ["mul", [[[2, -3], 0.5, 1.5]]]},
-        {"failure": failure(), "failed": ["mul", [[[2, 3], "0.5", 1.5]]]},
+        {"failure": failure(), "failed": ["mul", [[[2, -3], "0.5", "1.5"]]]},
+        {"failure": failure(), "failed": ["mul", [[[2, 3], 0.5, "1.5"]]]},
+        {"failure": failure(), "failed": ["mul", [[[2, 3], "half", "1.5"]]]},
+        {"failure": failure(), "failed": ["mul", [[[2, 3], "0.5", "0x1p9999"]]]},
         {"failure": failure(), "crash": "a kind that is not known"},
         {"failure": failure(), "crash": ["outer", True]},
         {"results": (X,), "gradients": (X, X, X)},
@@ -150,9 +154,9 @@ def test_an_error_comes_back_as_itself(error):
 
 
 def test_the_operation_that_failed_comes_back_as_itself():
-    told = ["mul", [[[2, 3], 0.25, 1.5], [[3], -1.0, 2.0]]]
+    told = ["mul", [[[2, 3], (0.25).hex(), (1.5).hex()], [[3], "-inf", "inf"]]]
     outcome = read(failure=failure("RuntimeError"), failed=told)
-    assert outcome.failed == FailedOperation("mul", (Operand((2, 3), 0.25, 1.5), Operand((3,), -1.0, 2.0)))
+    assert outcome.failed == FailedOperation("mul", (Operand((2, 3), 0.25, 1.5), Operand((3,), -math.inf, math.inf)))
     assert not is_same(outcome, read(failure=failure("RuntimeError")))
 
 
