@@ -432,9 +432,9 @@ claim(
 )
 
 # %% [markdown]
-# So the *views* took away the colour, and the pooling had taken away the place. From $h$ to $z$ a little more of the colour is lost:
-# the loss asks $z$ alone to forget what is exchanged. That is why the head is discarded. For our kinds $z$ would do as well; on
-# ImageNet a probe of $h$ is right ten percentage points more often (Chen et al., section 4.2).
+# So the *views* took away the colour, and the pooling had taken away the place. The loss asks $z$ alone to forget what is exchanged;
+# the head is there to do it in place of $h$, and is discarded. On ImageNet a probe of $h$ is right ten percentage points more often
+# (Chen et al., section 4.2); of our kinds, $z$ knows as much.
 
 # %% [markdown]
 # **See it.** Each point is an unseen window, drawn as the number of its kind (0 star, 1 heart, 2 umbrella, 3
@@ -765,24 +765,17 @@ claim(
 # %% [markdown]
 # ## 9 What came of it
 #
-# - **The paper.** On ImageNet, a linear probe of SimCLR's features of a wide ResNet-50 is right about 76.5 % of the images, as many as a
-#   plain ResNet-50 trained with all labels. Of a plain one, SimCLR's features reach 69.3 %, BYOL's 74.3 %.
-# - **More negatives.** MoCo (He et al. 2020, https://arxiv.org/abs/1911.05722) keeps thousands of vectors of earlier batches as
-#   negatives, made by a moving-average encoder: that of BYOL's target.
-# - **Words instead of a second view.** CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) pairs an image with its caption,
-#   in nearly the same loss. A word is then a classifier: *Going further* builds a small one.
-# - **Sigmoids.** SigLIP (Zhai et al. 2023, https://arxiv.org/abs/2303.15343) judges each pair of image and text by itself, without a
-#   softmax over the batch.
-# - **No negatives.** DINO (Caron et al. 2021, https://arxiv.org/abs/2104.14294) trains a Vision Transformer with a moving-average target like
-#   BYOL, but without a predictor: centred and sharpened outputs prevent collapse. DINOv2 (Oquab et al. 2023, https://arxiv.org/abs/2304.07193) and DINOv3 (Siméoni et al. 2025,
-#   https://arxiv.org/abs/2508.10104) are encoders that one freezes and probes, as here.
-# - **Hidden patches.** A masked autoencoder (He et al. 2021, https://arxiv.org/abs/2111.06377) restores three quarters of the patches
-#   from the rest, as BERT restores words. I-JEPA (Assran et al. 2023, https://arxiv.org/abs/2301.08243) predicts the *features* of
-#   hidden patches, as a moving-average network gives them: BYOL, with a part of the image as its second view.
+# - **The paper.** On ImageNet, a linear probe of SimCLR's features of a wide ResNet-50 is right about 76.5 % of the images, as many as
+#   a plain ResNet-50 trained with all labels. Of a plain one, SimCLR's features reach 69.3 %, BYOL's 74.3 %.
+# - **More negatives.** MoCo (He et al. 2020, https://arxiv.org/abs/1911.05722) keeps thousands of vectors of earlier batches, made by
+#   a moving-average encoder like BYOL's target.
+# - **No negatives.** DINO (Caron et al. 2021, https://arxiv.org/abs/2104.14294) has such a target and no predictor: centred and
+#   sharpened outputs prevent collapse. DINOv3 (Siméoni et al. 2025, https://arxiv.org/abs/2508.10104) is frozen and probed, as here.
+# - **Words, or hidden patches, instead of a second view**: CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) and masked
+#   autoencoders (He et al. 2021, https://arxiv.org/abs/2111.06377). *Going further* builds a small one of each.
 #
-# **Further reading.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill
-# et al. 2020, *BYOL*, eq. 2, section 3.1 (https://arxiv.org/abs/2006.07733) · Chen and He 2021, *SimSiam*
-# (https://arxiv.org/abs/2011.10566) · Sohn et al. 2020, *FixMatch* (https://arxiv.org/abs/2001.07685).
+# **Further reading.** Chen et al. 2020, *SimCLR* (https://arxiv.org/abs/2002.05709) · Grill et al. 2020, *BYOL*
+# (https://arxiv.org/abs/2006.07733) · Chen and He 2021, *SimSiam* (https://arxiv.org/abs/2011.10566).
 
 # %% [markdown]
 # # Going further
@@ -814,7 +807,8 @@ claim(
 # $$s_{ij} = \mathrm{sim}(x_i, y_j)/\tau \qquad L = -\frac{1}{2N} \sum_i \Big(\log \frac{e^{s_{ii}}}{\sum_j e^{s_{ij}}} + \log
 # \frac{e^{s_{ii}}}{\sum_j e^{s_{ji}}}\Big)$$
 #
-# It is NT-Xent without the comparisons of images with images, and of texts with texts.
+# It is NT-Xent without the comparisons of images with images, and of texts with texts. SigLIP (Zhai et al. 2023,
+# https://arxiv.org/abs/2303.15343) judges each pair by itself, by a sigmoid instead of the softmax.
 
 # %% exercise="16.9" difficulty="●●○" minutes=10
 from course_lib.losses import clip_loss
@@ -889,8 +883,8 @@ def train_clip(words):
 #
 # <details><summary>A. Nothing: a name is only a label for the network.</summary>
 #
-# A label that was never given says nothing. What does the network know of the name of a combination that was kept back?</details>
-# <details><summary>B. It learns names of what was shown by heart, and has none for what was kept back.</summary>
+# So it is where the label was given. What does the network know of the name of a combination that was kept back?</details>
+# <details><summary>B. It learns the names of what was shown by heart, and has none for what was kept back.</summary>
 #
 # Yes. "red star" shares a word with "red heart" and another with "blue star". A made-up name shares no word with any other.</details>
 # <details><summary>C. Nothing can be named: made-up names cannot be learned.</summary>
@@ -1074,9 +1068,8 @@ probes_of_cells = {
 claim("16.mae", **probes_of_cells)
 
 # %% [markdown]
-# Restoring teaches something about things. After 1,000 updates the autoencoder was still improving: above, colours are restored, but
-# things are a blur. A linear probe of the pixels names more of them: unlike a mean of codes, they keep places, and all things stand in
-# the middle. In the paper, too, a linear probe is not what the method is for: of ImageNet's images, a probe of the large ViT
+# Restoring teaches something about things. Above, colours are restored, but things are a blur; a linear probe of the pixels names more
+# of them than one of the mean code, which has lost the places. In the paper, too, a linear probe is not what the method is for: of ImageNet's images, a probe of the large ViT
 # names 75.8 %, the fine-tuned network 85.9 % ([FINETUNE.md](https://github.com/facebookresearch/mae/blob/main/FINETUNE.md) of the authors).
 
 # %% [markdown]
@@ -1137,7 +1130,7 @@ claim("16.colour", plain=plain, distorted=distorted)
 # %% [markdown]
 # ## Labels that a network gives itself
 #
-# **Pseudo-labels** (FixMatch, Sohn et al. 2020): the network trained on labels guesses what one view of an unlabelled window shows;
+# **Pseudo-labels** (FixMatch, Sohn et al. 2020, https://arxiv.org/abs/2001.07685): the network trained on labels guesses what one view of an unlabelled window shows;
 # where it is sure, this guess is the label of *another* view of the same window.
 
 # %% [markdown] tags=["predict"]
