@@ -103,7 +103,7 @@ def multiplies_the_nodes(q, k, a, edges, slope=0.2):
 
 @wrong.part
 def subtracts_the_key(q, k, a, edges, slope=0.2):
-    """You subtract k_j from q_i. The score takes their sum; your score of a self-loop is always 0."""
+    """You subtract k_j from q_i. The score takes their sum; where q_i and k_j are equal, yours is 0."""
     query, key = _pairs(q, k, edges)
     return _times(F.leaky_relu(query - key, slope), a)
 

@@ -24,12 +24,12 @@ HINTS = (
         "numbers must be computed before each pair takes a single addition?"
     ),
     (
-        "Cut the last axis of `a` in the middle. The product of the first half with the query node gives a column (…, N, "
-        "1), that of the second with the key node a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
+        "Cut the last axis of `a` in the middle. The product of the first half with the receiver gives a column (…, N, "
+        "1), that of the second with the sender a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
     ),
     (
-        "A vector a holds a half for the query and a half for the key: cut it in two along its last axis. Each half times "
-        "z is one number a node and head; one of them as a column and the other as a row add up to all pairs. LeakyReLU "
+        "A vector a holds a half for the receiver and a half for the sender: cut it in two along its last axis. Each half "
+        "times z is one number a node and head; one of them as a column and the other as a row add up to all pairs. LeakyReLU "
         "comes after the sum."
     ),
 )
@@ -59,7 +59,7 @@ def joins_each_node_with_itself(z, a, slope=0.2):
 
 @wrong.part
 def cuts_every_other_entry(z, a, slope=0.2):
-    """You take every other entry of a for the query and the ones between for the key. In [z_i ‖ z_j] all of z_i comes
+    """You take every other entry of a for the receiver and the ones between for the sender. In [z_i ‖ z_j] all of z_i comes
     first, so a is cut once, in the middle."""
     a_query, a_key = a.unflatten(-1, (-1, 2)).unsqueeze(-2).unbind(-1)
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
@@ -67,7 +67,7 @@ def cuts_every_other_entry(z, a, slope=0.2):
 
 @wrong.idea
 def forgets_the_leaky_relu(z, a, slope=0.2):
-    """You leave out the LeakyReLU. Then the term of z_i is the same for all keys and cancels in the softmax, and nodes with
+    """You leave out the LeakyReLU. Then the term of z_i is the same for all senders and cancels in the softmax, and nodes with
     the same neighbours have the same weights."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return z @ a_query + (z @ a_key).mT
@@ -105,7 +105,7 @@ def takes_tanh(z, a, slope=0.2):
 @wrong.idea
 def bends_the_features(z, a, slope=0.2):
     """You apply LeakyReLU to the features, before aᵀ. In the GAT of 2018 it comes after: first one number for the pair,
-    then LeakyReLU. Moving it inside is GATv2."""
+    then LeakyReLU. (GATv2 applies it to the sum of both ends, not to each.)"""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     bent = F.leaky_relu(z, slope)
     return bent @ a_query + (bent @ a_key).mT
@@ -113,8 +113,8 @@ def bends_the_features(z, a, slope=0.2):
 
 @wrong.part
 def bends_each_half(z, a, slope=0.2):
-    """You apply LeakyReLU to the part of the query and to that of the key, and add afterwards. The term of the query then
-    cancels in the softmax; LeakyReLU is applied to the sum."""
+    """You apply LeakyReLU to the part of the receiver and to that of the sender, and add afterwards. The term of the receiver
+    then cancels in the softmax; LeakyReLU is applied to the sum."""
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     return F.leaky_relu(z @ a_query, slope) + F.leaky_relu(z @ a_key, slope).mT
 
@@ -243,7 +243,7 @@ exercise = Exercise(
         ),
         Property(
             "pairs",
-            "Row i is the query node, column j the key node.",
+            "Row i is the receiver, column j the sender.",
             lambda draw: [_nodes(draw, 2), _nodes(draw, 5)],
             points=2,
             needs=("one node",),

@@ -114,7 +114,7 @@ def looks_against_the_arrows(x, W, a, edges, combine=merge_heads):
 
 @wrong.detail
 def exchanges_the_halves(x, W, a, edges, combine=merge_heads):
-    """You score with the two halves of a exchanged: the first half belongs to the query node, the second to the key node."""
+    """You score with the two halves of a exchanged: the first half belongs to the receiver, the second to the sender."""
     z = split_heads(x @ W.mT, len(a))
     context, weights = attend_edges(gat_edge_scores(z, a, edges.flip(0)), z, edges)
     return Attended(combine(context), weights)
@@ -149,8 +149,8 @@ def lets_each_node_see_itself(x, W, a, edges, combine=merge_heads):
 
 @wrong.detail
 def forgets_the_leaky_relu(x, W, a, edges, combine=merge_heads):
-    """Your scores have no LeakyReLU. Without it the query's part of the score cancels in the softmax, and all nodes
-    rank their neighbours in the same way."""
+    """Your scores have no LeakyReLU. Without it the receiver's part of the score cancels in the softmax, and nodes
+    with the same neighbours have the same weights."""
     z = split_heads(x @ W.mT, len(a))
     a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
     query, key = edges

@@ -33,7 +33,7 @@ SLOW = (
 HINTS = (
     (
         "One layer and a linear read-out are enough. Print the shapes: projected features (N, d); scores, one for each edge, "
-        "(E,); weights (E,), whose sum over the edges of each query node is 1; context (N, d); logits (N, n_classes)."
+        "(E,); weights (E,), whose sum over the edges of each receiver is 1; context (N, d); logits (N, n_classes)."
     ),
     (
         "The reader decides which neighbour matters, so a single head needs a dynamic score: `a · LeakyReLU(z_i + z_j)`, or a "
