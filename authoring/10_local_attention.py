@@ -584,7 +584,8 @@ with torch.no_grad():
 claim("10.uneven", **reached)
 
 # %% [markdown]
-# **What attention adds to a filter by hand is that nobody has to know in what pixels of one pane are alike.**
+# **What attention adds to a filter by hand is that nobody has to know in what pixels of one pane are alike.** A filter that is told
+# leads over this one layer.
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
@@ -721,9 +722,8 @@ figures.show_restored(panels, photo.to(device()))
 # - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
 # - **Convolutions again.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
 #   windows of 7 × 7, and is level with Swin on ImageNet.
-# - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, language
-#   models within one that ends at the token itself (the left matrix of section 2; lecture 17). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) kept a cache of the last 4,096 tokens in every layer;
-#   Gemma 3 (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
+# - **Text.** Language models attend within a band that ends at the token itself (the left matrix of section 2; lecture 17): Gemma 3
+#   (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
 #
 # **Further reading.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3 and section 2.2
 # (https://arxiv.org/abs/1906.05909): a ResNet-50 of local attention, on ImageNet more accurate than the convolutions that it
