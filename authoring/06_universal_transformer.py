@@ -302,9 +302,9 @@ suspect = check("06.5", suspect)
 #
 # We take the cross-entropy of *each step* and weight that (as PonderNet does, Banino et al. 2021). A guess costs ln 2 = 0.69 nats, so
 # the second row costs $0.7 \cdot 0.69 = 0.49$. Waiting is right if it is cheaper: at a price of 0.06, eleven steps cost less than a
-# guess.
+# guess, and the training allows eight.
 #
-# At first nothing halts, and all steps count alike: the columns shall not learn to halt before they have learned to add.
+# At first nothing halts, and all steps count alike: the columns must learn to add before they learn to halt.
 
 
 # %%
@@ -426,8 +426,9 @@ claim("06.far", **{name: far_study.scores(*row) for name, row in FAR.items()})
 # depends on the initial weights, least so if columns halt and each step answers for itself. A column that has halted is safe from the
 # steps that no training has seen; without halting, most models go astray.
 #
-# **What it does not give:** eight layers that see all lower columns need no loop for a far carry. They look the deciding column up, with
-# eight times the weights and twice the updates, but fail in most sums in which every carry travels a single column. And a GRU,
+# **What it does not give:** eight layers that see all lower columns need no loop for a far carry. They can look the deciding column up, with
+# eight times the weights and twice the updates. But with 2,000 updates they fail in most sums of twenty columns in which every carry
+# travels a single one. And a GRU,
 # which needs no attention, is the right tool for sums.
 
 # %% [markdown] tags=["predict"]
@@ -483,9 +484,8 @@ masked = [
 claim("06.mask", masked=masked, none=study.scores(longest, "twenty digits"))
 
 # %% [markdown]
-# **What must be hidden is one direction, or the distance; who sees all columns learns too much.** With patience, the model without a
-# mask adds ten digits perfectly and twenty digits worse: it has learned which column decides among ten, not among twenty (*Going
-# further*).
+# **One direction must be hidden, or the distance.** With patience, the model without a mask adds ten digits perfectly, and twenty
+# digits worse than before: it has learned which column decides among ten, not among twenty (*Going further*).
 
 # %% [markdown] tags=["predict"]
 # ## 7 Distance decides the steps
@@ -817,7 +817,7 @@ claim(
 )
 
 # %% [markdown]
-# **The mask mends this failure**: a single layer gains most of it, and more steps the rest. On sums of twenty digits drawn at random,
+# **The mask mends this failure**: with it, a single layer adds most of the sums, and with more steps nearly all. On sums of twenty digits drawn at random,
 # where carries are mostly short, **halting does not make the answers better**: eight fixed steps do as well, and so do eight layers.
 
 # %% [markdown]
@@ -1002,7 +1002,7 @@ claim("06.j", four=four, twelve=twelve, eight=of_adaptive[7], adaptive=of_adapti
 # | `model(columns, digits)` | the loss, one number |
 #
 # The **answer** is the weighted sum of the logits, $y = \sum_n p_n y_n$: for a linear readout, that is the readout of the
-# mixture. The loss is Graves's: the mean cross-entropy of the answer, plus a price from 0.001 to 0.3 times the mean ponder cost $N + R$.
+# mixture. The loss is Graves's, not that of section 5: the mean cross-entropy of the answer, plus a price from 0.001 to 0.3 times the mean ponder cost $N + R$.
 # The price may change during the training, but it must not be 0 when the check asks the trained model for its loss. The model
 # learns more reliably with the local mask and without a price in the first part of the training.
 #
