@@ -517,7 +517,7 @@ claim(
 # - **The sign of the features.** elu + 1 sorts the keys into groups of about four, and a key reads the values of its group almost
 #   whole. The identity spreads as much leakage thinly over all keys, half of it negative.
 # - **The division.** It ruins the identity: $\phi(q)^\top z$ can be near 0, and then the quotient is huge. Where no similarity is
-#   negative, as with elu + 1 and squares, a constant in its place does as well. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
+#   negative, as with elu + 1 and squares, a constant in its place does nearly as well. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** What is the limit of the leaks for a head of 16, and of 32? Then train the identity with each:
@@ -586,8 +586,7 @@ print(text.decode(character_text.sampled(writer, prompt, 110, temperature=0.6)))
 
 # %% [markdown]
 # How good is it? Two rivals. One is `Writer` with softmax attention instead, and everything else equal; a recorded study trains both
-# with three seeds. The other has no network: tables of counts, of three characters (the trigram table of lecture 07), of four, and of
-# six, the best length. (Lecture 01 measured in nats: 1 bit is 0.69 nats.)
+# with three seeds. The other has no network: tables of counts (lecture 07) of three characters, of four, and of six, the best length. (Lecture 01 measured in nats: 1 bit is 0.69 nats.)
 
 # %%
 twins = show_study("14_text")
@@ -615,9 +614,8 @@ claim(
 )
 
 # %% [markdown]
-# Both models have 57,000 weights, so the table of four characters is the fair rival: with no more numbers it beats the linear model, and
-# is level with softmax. This text repeats its phrases, and a table quotes them. So can softmax attention, which keeps every
-# character; a sum of fixed size cannot keep them all apart.
+# Both models have 57,000 weights, so the table of four characters is the fair rival: with no more entries it beats the linear model, and
+# is level with softmax.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Count five characters: `table = character_text.counts(text, 5)`. What do `len(table)` and
