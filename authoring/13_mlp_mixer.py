@@ -190,15 +190,16 @@ by_hand = token_mixing(x, subtract, torch.zeros(4), subtract.abs(), torch.zeros(
 print(by_hand.flatten())
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Take 32 places and 48 channels. On how many of these 1,536 numbers does one number of the result depend?
+# **Predict a number** (exactly). Take 32 places and 48 channels. On how many of these 1,536 numbers does one number of the result
+# depend?
 #
-# <details><summary>A. On 32.</summary>
+# <details><summary>32</summary>
 #
-# Yes: its own channel, at all places.</details>
-# <details><summary>B. On all of them.</summary>
+# It depends on its own channel, at all places.</details>
+# <details><summary>1,536</summary>
 #
 # A network maps one column. No channel sees another.</details>
-# <details><summary>C. On 48.</summary>
+# <details><summary>48</summary>
 #
 # These are the channels of its own place, which the other network of the Mixer mixes.</details>
 
@@ -341,18 +342,18 @@ figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 # %% [markdown] tags=["predict"]
 # The control leaves out one thing: token mixing. Everything else stays, with as many updates.
 #
-# **Predict.** What share of its marks is right?
+# **Predict a number** (within 0.04). What share of its marks is right?
 #
-# <details><summary>A. About three quarters: replaced patches look out of place.</summary>
+# <details><summary>0.5</summary>
+#
+# Each patch is judged by itself, and half of all differ: a patch that was replaced looks like any other. No amount of training changes
+# that.</details>
+# <details><summary>0.75</summary>
 #
 # To look out of place, a patch must be seen beside others.</details>
-# <details><summary>B. Nearly as many: channel mixing has as many weights.</summary>
+# <details><summary>0.9</summary>
 #
-# It mixes the numbers of one patch.</details>
-# <details><summary>C. About half.</summary>
-#
-# Yes. Each patch is judged by itself, and nothing in a patch tells whether its counterpart is the same. No amount of training
-# changes that.</details>
+# Channel mixing has as many weights, but it mixes the numbers of one patch.</details>
 
 
 # %%
@@ -660,27 +661,14 @@ explore(draw_place, place=(0, 31))
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **The paper** trains on 300 million photographs (JFT-300M). With their patches, and the pixels within them, shuffled by one order,
-#   its Mixer learns as before, and a ResNet falls far behind. If one order shuffles the pixels of the whole image, across patches, the
-#   Mixer loses, too: the patch is its one assumption about places. In the usual order its largest Mixer reaches 87.94 % on ImageNet,
-#   close to the best models of that year.
-# - **The price is data.** Trained on ImageNet alone, Mixer-B/16 has 76 % and is behind a Vision Transformer of its size; larger Mixers overfit,
-#   and the gap closes only with hundreds of millions of images.
-# - **Simpler still.** ResMLP (Touvron et al. 2021, https://arxiv.org/abs/2105.03404) mixes patches by a single linear layer. gMLP
-#   (Liu et al. 2021, https://arxiv.org/abs/2105.08050) lets the mixed places gate the channels, for text as well as for images. FNet
-#   (Lee-Thorp et al. 2021, https://arxiv.org/abs/2105.03824) replaces attention by a Fourier transform without any weights.
-# - **The block matters more than the mixer.** PoolFormer (Yu et al. 2021, https://arxiv.org/abs/2111.11418) mixes by average pooling
-#   alone and still classifies ImageNet well: what attention, Mixer and pooling share, its authors call *MetaFormer*.
-# - **Back to convolutions.** ConvMixer (Trockman and Kolter 2022, https://arxiv.org/abs/2201.09792) takes depth-wise convolutions
-#   for token mixing; ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) arrives at a similar block from a ResNet.
-# - **Time series** have fixed places: the same hour of yesterday. TSMixer (Chen et al. 2023, https://arxiv.org/abs/2303.06053)
-#   mixes times and variables in turn; Tiny Time Mixers (Ekambaram et al. 2024, https://arxiv.org/abs/2401.03955) are pre-trained
-#   forecasters of such blocks.
-# - **Puzzles** have fixed places, too. The Tiny Recursive Model (Jolicoeur-Martineau 2025, https://arxiv.org/abs/2510.04871) of lecture
-#   06 solves 87.4 % of hard Sudokus if a Mixer's network joins the 81 cells, and 74.7 % with attention; on mazes and on ARC-AGI
-#   attention is better.
-# - **No bias at all.** Plain MLPs over all pixels (Bachmann et al. 2023, https://arxiv.org/abs/2306.13575) get better with scale, too,
-#   and stay behind.
+# - **The paper** trains on 300 million photographs (JFT-300M) and reaches 87.94 % on ImageNet, close to the best of that year. With all
+#   patches, and the pixels within them, shuffled by one order, its Mixer learns as before; a ResNet falls far behind.
+# - **The price is data.** Trained on ImageNet alone, Mixer-B/16 has 76 %, and a Vision Transformer of its size more.
+# - **Simpler still.** ResMLP (Touvron et al. 2021, https://arxiv.org/abs/2105.03404) mixes patches by one linear layer; PoolFormer
+#   (Yu et al. 2021, https://arxiv.org/abs/2111.11418) by average pooling alone. What all these share, its authors call *MetaFormer*.
+# - **Time series** have fixed places: TSMixer (Chen et al. 2023, https://arxiv.org/abs/2303.06053) mixes times and variables in turn.
+# - **Puzzles**, too. The Tiny Recursive Model of lecture 06 (Jolicoeur-Martineau 2025, https://arxiv.org/abs/2510.04871) solves 87.4 %
+#   of hard Sudokus if a Mixer's network joins the 81 cells, 74.7 % with attention; on mazes and ARC-AGI attention is better.
 #
 # **Further reading.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1 and table 1
 # (https://arxiv.org/abs/2105.01601). Hendrycks and Gimpel 2016, *Gaussian Error Linear Units* (https://arxiv.org/abs/1606.08415).

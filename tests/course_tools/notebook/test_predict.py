@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 import torch
 
+from course_lib.blocks import TokenMixing
 from course_tools.notebook import progress_record as progress
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction, predictions
 
@@ -105,12 +106,21 @@ def test_each_button_says_what_it_does(watched):
 
 # Numbers.
 
+
+def _reach(layer, x):
+    """On how many numbers of its input the first number of the output of a layer depends."""
+    (gradient,) = torch.autograd.grad(layer(x.requires_grad_())[0, 0, 0], x)
+    return gradient.count_nonzero()
+
+
 NUMBERS = {
     "01.p3": torch.tensor(4.0).sigmoid().item() ** 60,
     "02.p1": math.exp(2) / (math.exp(2) + 1),
     "02.p3": 26 - 2 + 1,
     "03.p2": torch.tensor([-8.0, -16.0, -8.0]).softmax(0)[0].item(),
     "03.p6": 196 * (1 - 10 / 196) ** 2,
+    "13.p2": float(_reach(TokenMixing(32, 64), torch.ones(1, 32, 48))),
+    "13.p4": 1 - 0.5,  # either guess, where half of the patches differ
 }
 
 
