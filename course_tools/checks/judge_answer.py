@@ -17,6 +17,7 @@ bank has it. Where nothing is named, what is true of the wrong result is said;
 see `observation`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
@@ -603,8 +604,13 @@ def _is_same_error(one: Outcome, other: Outcome) -> bool:
     """
     if type(one.error) is not type(other.error) or (one.failed is None) != (other.failed is None):
         return False
-    same_words = str(one.error) == str(other.error)
+    same_words = _words(one.error) == _words(other.error)
     return same_words if one.failed is None else one.failed.is_same(other.failed, same_words)
+
+
+def _words(error: BaseException | None) -> str:
+    """The message of an error; of a set in it, as einops writes, the order changes from process to process: {'h', 'd'}."""
+    return re.sub(r"\{([^{}:]+)\}", lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", str(error))
 
 
 def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:

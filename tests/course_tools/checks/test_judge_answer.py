@@ -10,7 +10,8 @@ from course_lib.attention import attend, multi_head_attention, scaled_dot_produc
 from course_lib.generation import top_k
 from course_lib.primitives import bptt_step, causal_mask, encode, lstm_step, rnn_step
 from course_tools.bank import UnknownExercise, exercise, verdict
-from course_tools.checks.judge_answer import with_values
+from course_tools.checks.judge_answer import is_same, with_values
+from course_tools.checks.outcome import Outcome
 from tests.course_tools.bank.answers.unusual import failing, raises
 from tests.course_tools.judged import judged
 
@@ -146,3 +147,14 @@ def test_an_input_is_written_out_only_if_it_is_short():
     assert with_values(torch.tensor(3)) == "= 3"
     assert with_values(torch.zeros(8_000, 0, dtype=torch.int64)) == "(8000, 0)"
     assert with_values(torch.zeros(2)) == "(2,)"
+
+
+def test_the_order_of_a_set_in_the_words_of_an_error_does_not_count():
+    """It is another one in the process of the sandbox."""
+
+    def raised(words):
+        return Outcome(None, error=ValueError(words))
+
+    assert is_same(raised("Could not infer sizes for {'h', 'd'}"), raised("Could not infer sizes for {'d', 'h'}"))
+    assert not is_same(raised("Could not infer sizes for {'h', 'd'}"), raised("Could not infer sizes for {'h', 'w'}"))
+    assert not is_same(raised("expected 3, 4"), raised("expected 4, 3"))
