@@ -24,6 +24,8 @@ ASKS = N_VALUES
 N_SEQUENCES, N_TESTED, N_ALONE, N_STEPPED, CUT, MOST_NUMBERS = 10_000, 512, 16, 3, 40, 300
 LEARNED, WANTED = 0.4, 0.85
 """Accuracies: of any learning, and of rewritten keys and of keys written once. Guessing has 0.06."""
+FADED = 0.6
+"""By so much more often are keys answered right that are written in the last sixth of the writes than in the first third."""
 
 HINTS = (
     (
@@ -195,6 +197,16 @@ def ignores_the_order(measured: Measured, truth: Truth) -> bool:
 def confuses_rewritten_keys(measured: Measured, truth: Truth) -> bool:
     """Evidence: answers for rewritten keys are much worse than those for keys that are written once."""
     return _rewritten(measured, truth) < min(WANTED, _once(measured, truth) - 0.05)
+
+
+def forgets_with_time(measured: Measured, truth: Truth) -> bool:
+    """Evidence: of the keys that are written once, the newest are answered much more often than old ones."""
+    tokens, T = truth["queries"][0], truth["queries"][0].shape[1] - N_ASKED
+    asked, keys = tokens[:, T + N_HOT :] // (N_VALUES + 1), tokens[:, :T] // (N_VALUES + 1)
+    written = (keys[:, None] == asked[..., None]).int().argmax(-1)
+    hits = measured.outputs[0][:, T + N_HOT :].argmax(-1) == truth["labels"][:, N_HOT:]
+    old, new = (hits[part].float().mean().item() for part in (written < T // 3, written >= T - T // 6))
+    return new - old > FADED
 
 
 def is_a_table(measured: Measured, truth: Truth) -> bool:
@@ -431,6 +443,17 @@ class LetsAllKeysFade(SmallMemory):
     def write_and_read(self, S, q, k, v, beta):
         S = beta[:, None, None] * S + k[:, :, None] * v[:, None]
         return (q[:, None] @ S)[:, 0], S
+
+
+@wrong.change("model", suspicion=forgets_with_time)
+class ForgetsAtOneRate(LetsAllKeysFade):
+    """Of the keys that are written once, old ones are answered much worse than those of the last few tokens.
+    Perhaps your memory forgets with time, all keys alike: the newest value of a key then wins over the older ones, but what was
+    written once is gone. Write the error, v - Sᵀk, which takes the place of what stands under its own key alone."""
+
+    def parts(self, tokens):
+        q, k, v, gate = super().parts(tokens)
+        return q, k, v, torch.full_like(gate, 0.8)
 
 
 @right
