@@ -1,4 +1,4 @@
-"""What makes an unsolved lecture short: few training steps, figures at the ends of their sliders alone, claims not asserted.
+"""What makes an unsolved lecture short: few training steps, small figures at the ends of their sliders, claims not asserted.
 
 The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
 does its first steps and then repeats the last one, so that code which averages a known number of losses still works; `batches`
@@ -17,19 +17,22 @@ from course_lib.datasets import Splits
 from course_tools.notebook.answer_lookup import NamedAnswer
 
 N_STEPS = 5
-N_CHARACTERS = 12_000
-"""Of text to be read after training."""
 
 
-def quicken() -> None:
-    """Replace what takes long in every module of this process; to be called before the first cell of a lecture."""
+def quicken(n_characters: int) -> None:
+    """Replace what takes long in every module of this process; to be called before the first cell of a lecture.
+
+    Args:
+        n_characters: length of the text to be read after training.
+    """
     training, loops = import_module("course_lib.training"), import_module("course_tools.bank.training_loops")
     texts = import_module("course_lib.datasets.language_reference")
+    import_module("course_tools.notebook.show").DPI = 50
     claims, checks, frames = (import_module(f"course_tools.notebook.{name}") for name in ("claim", "check", "frames"))
     quick = {
         "train": (training.train, _few_steps(training.train)),
         "batches": (training.batches, _few_batches(training.batches)),
-        "language_reference": (texts.language_reference, _little_new(texts.language_reference)),
+        "language_reference": (texts.language_reference, _little_new(texts.language_reference, n_characters)),
         "updates": (loops.updates, _at_most("n_updates", loops.updates)),
         "check": (checks.check, _with_few_steps(checks.check)),
         "claim": (claims.claim, _only_stated(claims.claim, claims.ClaimFailed)),
@@ -56,11 +59,11 @@ def _few_batches(batches: Callable[..., Iterator]) -> Callable[..., Iterator]:
     return functools.wraps(batches)(lambda *args, **settings: islice(batches(*args, **settings), 4 * N_STEPS))
 
 
-def _little_new(language_reference: Callable[..., Splits]) -> Callable[..., Splits]:
+def _little_new(language_reference: Callable[..., Splits], n_characters: int) -> Callable[..., Splits]:
     @functools.wraps(language_reference)
     def shorter(*args: object, **settings: object) -> Splits:
         text = language_reference(*args, **settings)
-        return replace(text, test=text.test[:N_CHARACTERS])
+        return replace(text, test=text.test[:n_characters])
 
     return shorter
 

@@ -23,7 +23,9 @@ LECTURES = lectures(ROOT)
 OF_AN_UNTRAINED_MODEL = re.compile("no answer has the length of two dates|mean requires at least one data point")
 """Errors of cells that analyse what a model has learned."""
 PRETEND = "from tests.pretend_gpu import device; device.register()"
-QUICK = "from tests.quick_training import quicken; quicken()"
+QUICK = "from tests.quick_training import quicken; quicken({})"
+N_CHARACTERS, FEW_CHARACTERS = 12_000, 3_000
+"""Of text to be read after training; lecture 17 reads all of it several times, and others name a place in it."""
 END = """
 import gc, torch
 from course_lib.training import train
@@ -41,7 +43,8 @@ def test_an_unsolved_lecture_runs_to_its_end(lecture, request):
     for cell in notebook.cells:  # loops that a lecture writes out
         cell.source = cell.source.replace("range(steps)", "range(min(steps, 20))")
         cell.source = re.sub(r"for seed in range\(\d+\)", "for seed in range(1)", cell.source)
-    before = [PRETEND, QUICK] if pretends else [QUICK]
+    quick = QUICK.format(FEW_CHARACTERS if lecture.number == "17" else N_CHARACTERS)
+    before = [PRETEND, quick] if pretends else [quick]
     notebook.cells = [*map(new_code_cell, before), *notebook.cells, new_code_cell(END)]
     done = execute({lecture.number: (notebook, lecture.unsolved.parent)}, ROOT, timeout=1800)[lecture.number]
     assert [failure for failure in done.failures if not OF_AN_UNTRAINED_MODEL.search(failure)] == []
@@ -66,7 +69,9 @@ def test_a_build_task_is_solved_after_a_restart_with_the_import_cell_and_its_own
     at = next(n for n, cell in enumerate(cells) if f'= check("{id}"' in cell.source)
     back = takewhile(lambda cell: not re.search(r"^## ", cell.source, re.MULTILINE), cells[at::-1])
     section = [cell for cell in back if cell.cell_type == "code"][::-1]
-    notebook = nbformat.v4.new_notebook(cells=[new_code_cell(QUICK), *(new_code_cell(c.source) for c in (imports, *section))])
+    notebook = nbformat.v4.new_notebook(
+        cells=[new_code_cell(QUICK.format(N_CHARACTERS)), *(new_code_cell(c.source) for c in (imports, *section))]
+    )
     done = execute({lecture.number: (notebook, lecture.solution.parent)}, ROOT, timeout=600)[lecture.number]
     assert done.failures == []
     told = str(notebook.cells[-1].outputs)

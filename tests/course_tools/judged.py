@@ -1,13 +1,17 @@
 """The verdict on an answer to an exercise, judged once: tests that ask for the same answer and seed share it."""
 
-from functools import cache
+import time
+from functools import cache, lru_cache
 
 from course_tools.bank import exercise
 from course_tools.checks import Verdict
 from course_tools.checks.exercise import Answer
 from course_tools.checks.judge_answer import Examination
 from course_tools.checks.outcome import Outcome, watch
-from course_tools.checks.time_limit import guarded
+from course_tools.checks.time_limit import TIME_LIMIT, guarded
+
+TIMES_LONGER, LEAST_SECONDS = 10.0, 0.2
+"""What `passes` gives an answer: so many times the processor time of the reference, and these seconds."""
 
 
 def examination(id: str, seed: int = 0) -> Examination:
@@ -25,12 +29,13 @@ def judged(id: str, answer: Answer, seed: int = 0) -> Verdict:
     return _judged(id, answer, seed)
 
 
-# A cache takes `f(id)` and `f(id, 0)` for different calls, so the functions above always pass the seed.
-_examination = cache(lambda id, seed: Examination(exercise(id), seed))
+# A cache takes `f(id)` and `f(id, 0)` for different calls, so the functions above always pass the seed. Outcomes hold tensors:
+# only those of the latest exercises are kept, whose tests follow each other (conftest.py).
+_examination = lru_cache(maxsize=8)(lambda id, seed: Examination(exercise(id), seed))
 _judged = cache(lambda id, answer, seed: examination(id, seed).judge(outcomes(id, answer, seed)))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _outcomes(id: str, answer: Answer, seed: int) -> list[Outcome]:
     asks = examination(id, seed)
     with guarded():
@@ -38,18 +43,30 @@ def _outcomes(id: str, answer: Answer, seed: int) -> list[Outcome]:
 
 
 def passes(id: str, answer: Answer, seed: int = 0) -> bool:
-    """Return whether an answer passes, without asking it further once a property fails: mutants are many."""
+    """Return whether an answer passes, without asking it further once a property fails: mutants are many.
+
+    One that takes ten times as long as the reference does not end, or might as well.
+    """
     asks = examination(id, seed)
     for prop in asks.exercise.properties:
         calls = [(call, prop.with_gradients, prop.counts_cost) for one, call in asks.asked if one is prop]
         with guarded():
-            found = watch(answer, calls, len(calls), asks.exercise.forbids)
+            found = watch(answer, calls, len(calls), asks.exercise.forbids, seconds=_limit(id, seed, prop.name))
             expected = asks._of(asks.exercise.reference, prop)
             if len(found) < len(calls) or any(got.called or got.results is None for got in found):
                 return False
             if any(prop.judge(one, got) is not None for one, got in zip(expected, found, strict=True)):
                 return False
     return True
+
+
+@cache
+def _limit(id: str, seed: int, name: str) -> float:
+    asks = examination(id, seed)
+    calls = [(call, prop.with_gradients, prop.counts_cost) for prop, call in asks.asked if prop.name == name]
+    start = time.process_time()
+    watch(asks.exercise.reference, calls, len(calls), asks.exercise.forbids)
+    return min(TIME_LIMIT, LEAST_SECONDS + TIMES_LONGER * (time.process_time() - start))
 
 
 def misconception(wrong: Answer) -> str:

@@ -202,14 +202,14 @@ def test_an_attack_on_the_machine_does_nothing(mark_of, engine, tmp_path, attack
 
 def test_an_endless_loop_costs_its_exercise_and_is_ended(mark_of, monkeypatch):
     """A statement that is stopped is passed over, and the answer without its name judged; an unstoppable one ends it."""
-    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 4.0)
-    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 4.0)
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 2.0)
+    monkeypatch.setattr("course_tools.grading.sandbox.session.CALL_LIMIT", 2.0)
     outside = mark_of(f"x = [None for _ in iter(int, 1)]\n\ndef {NAME}(q, k, v, mask=None): return x")
     within = mark_of(cell("while True:\n        try: time.sleep(9)\n        except BaseException: pass"))
     assert (outside.status, outside.points) == ("judged", 0)
     assert "name 'x' is not defined" in outside.findings[0].detail
     assert (within.status, within.points) == ("no answer", 0)
-    assert within.detail == "The code outside functions was still running after 4 seconds in which it did not compute."
+    assert within.detail == "The code outside functions was still running after 2 seconds in which it did not compute."
 
 
 def test_an_honest_answer_in_the_same_dress_earns_all_points(mark_of):

@@ -16,7 +16,7 @@ def names_in(assignment):
 
 
 def as_a_cell(answer, name):
-    """The text of an answer of the bank with what its file imports and defines beside it, under the name of the exercise."""
+    """The text of an answer of the bank, with what it needs of its file, under the name of the exercise."""
     tree = ast.parse(Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8"))
     kept = [
         node
@@ -30,8 +30,27 @@ def as_a_cell(answer, name):
         node.decorator_list = [
             mark for mark in node.decorator_list if ast.unparse(mark).partition(".")[0] not in ("wrong", "right")
         ]
+    kept = _needed(answer.__name__, kept)
     beside = ast.unparse(ast.Module([*kept, *_reference_for(answer, name, kept)], []))
     return f"{beside}\n\n{name} = {answer.__name__}\n"
+
+
+def _needed(name, kept):
+    """The imports among these statements, and what defines a name or what that needs."""
+    defined = {
+        name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} for node in kept for name in _binds(node)
+    }
+    needed, new = set(), {name}
+    while new:
+        needed |= new
+        new = set().union(*(defined.get(each, set()) for each in new)) & defined.keys() - needed
+    return [node for node in kept if isinstance(node, ast.Import | ast.ImportFrom) or _binds(node) & needed]
+
+
+def _binds(node):
+    if isinstance(node, ast.Assign):
+        return names_in(node)
+    return {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
 
 
 def _reference_for(answer, name, kept):
@@ -75,10 +94,12 @@ def asked_of(reference):
 
 
 def test_every_right_answer_earns_all_points(engine, asked: Exercise, request):
-    """Without `--full`, the reference and the first of them."""
-    some = asked.right if request.config.getoption("--full") else asked.right[:1]
+    """Without `--full`, the first of them: the reference stands in the solved notebook, which test_handed_out.py grades."""
+    full = request.config.getoption("--full")
+    some = asked.right if full else asked.right[:1]
     sources = {answer.__name__: as_a_cell(answer, asked.reference.__name__) for answer in some}
-    sources["the reference"] = text_of(asked.reference)
+    if full or not handed_out(asked.lecture):
+        sources["the reference"] = text_of(asked.reference)
     marks = {name: mark_of_answer(engine, asked, source) for name, source in sources.items()}
     refused = {name: mark for name, mark in marks.items() if not mark.passed or mark.points != mark.max_points or mark.flags}
     assert refused == {}

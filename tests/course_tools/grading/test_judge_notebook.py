@@ -87,7 +87,8 @@ ODD = {  # beside those of attacks/odd_notebooks.py
 
 
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
-def test_an_honest_notebook_in_an_odd_state_loses_nothing(engine, make):
+def test_an_honest_notebook_in_an_odd_state_loses_nothing(engine, make, monkeypatch):
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 4.0)
     assert total(engine, make()) == FULL
 
 
@@ -247,8 +248,9 @@ def test_a_finding_names_the_limit_that_held_and_not_that_of_the_notebook():
     assert told.startswith("It was still running after 7 seconds in which it did not compute. ")
 
 
-def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_on_them(engine):
+def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_on_them(engine, monkeypatch):
     """In the cells of the student's own notebook, text cells counted; a right answer, and one beside it, has none."""
+    monkeypatch.setattr("course_tools.grading.sandbox.session.LOAD_LIMIT", 4.0)
     before = [
         Cell("markdown", "", {}, "# Mine"),
         Cell("code", "", {}, "%matplotlib inline\n  \nlost = open('weights.pt')\nprint(lost)\nunused = 1 / 0"),

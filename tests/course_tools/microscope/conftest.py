@@ -6,6 +6,11 @@ from course_tools.microscope import write
 from tests.course_tools.browser import Visit, chromium
 
 DESK, PHONE = 1280, 390
+PAGES = [
+    *((PHONE, "light"), (DESK, "dark")),
+    *(pytest.param(width, scheme, marks=pytest.mark.full) for width, scheme in ((PHONE, "dark"), (DESK, "light"))),
+]
+"""The widths of a page and its colours."""
 TOLERANCE = {"atol": 1e-4, "rtol": 1e-4}
 
 

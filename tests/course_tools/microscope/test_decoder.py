@@ -12,7 +12,7 @@ from course_lib.models import Llama
 from course_tools.lectures.lecture_17.microscope_room import BASE, D_K, MODELS, SIZES, echoes, shares_right, trained_decoder
 from course_tools.microscope import page, room_weights
 from course_tools.microscope.models import LETTERS
-from tests.course_tools.microscope.conftest import DESK, PHONE, TOLERANCE
+from tests.course_tools.microscope.conftest import PAGES, TOLERANCE
 
 ROOM = "decoder"
 STORED = json.loads(room_weights(ROOM).read_text(encoding="utf-8"))
@@ -182,8 +182,7 @@ def test_the_address_brings_back_what_is_seen(browser, tab):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(("width", "scheme"), PAGES)
 def test_it_fits_a_phone_and_axe_finds_no_barrier(tab, width, scheme):
     tab.set_viewport_size({"width": width, "height": 844})
     tab.emulate_media(color_scheme=scheme)

@@ -10,7 +10,7 @@ from torch import Tensor
 from course_tools.lectures.lecture_18.microscope_room import RULES, shares_right, trained_memory
 from course_tools.lectures.lecture_18.rewritten_keys import hot_keys
 from course_tools.microscope import page, room_weights
-from tests.course_tools.microscope.conftest import DESK, PHONE, TOLERANCE
+from tests.course_tools.microscope.conftest import DESK, PAGES, PHONE, TOLERANCE
 
 ROOM = "memory"
 STORED = json.loads(room_weights(ROOM).read_text(encoding="utf-8"))
@@ -124,8 +124,7 @@ def test_the_address_brings_back_what_is_seen(browser, tab):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(("width", "scheme"), PAGES)
 def test_it_fits_a_phone_and_axe_finds_no_barrier(tab, width, scheme):
     tab.set_viewport_size({"width": width, "height": 844})
     tab.emulate_media(color_scheme=scheme)

@@ -1,6 +1,7 @@
 """The companion tables: rows, sections, symbols, on a small course and on the committed one."""
 
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -114,6 +115,7 @@ def test_every_section_of_the_decks_is_placed_or_still_to_come():
     assert not (missing := unplaced(REPOSITORY)), "no companion table places\n" + "\n".join(missing)
 
 
+@cache
 def anchors(notebook: Path) -> set[str]:
     """The anchors of a notebook by an independent form: the headings that nbconvert writes for its text."""
     prose = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
