@@ -216,13 +216,14 @@ class Submissions(Answers):
         self.words = {"also": "", "advice": "", "width": "", "falls": "hardly falls", "new": "new ones"} | words
 
     def add(self, name: str, misconception: str, change: Mapping[str, object], **marks: Evidence | Severity) -> None:
-        """Add the small submission with a change, marked with its proof or suspicion."""
+        """Add the small submission with a change, marked with its proof or suspicion, and the part of the updates it makes."""
 
         def submission(*data: object) -> object:
             return self.submit(data, **change)
 
         submission.__name__ = submission.__qualname__ = name
         submission.__doc__, submission.__module__ = misconception.format_map(self.words), self.module
+        submission.part = change.get("part", 1.0)
         self(submission, **marks)
 
     def change(
