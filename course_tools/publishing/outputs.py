@@ -70,16 +70,18 @@ def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
     """Copy the outputs of an executed notebook to a fresh draft if their code and their records of studies are the same.
 
     Returns whether they are. Comments, line breaks and docstrings of functions and classes are not part of the code, unless the
-    cell shows a traceback. The outputs of predictions and diagrams are those of the draft.
+    cell shows a traceback. Predictions and diagrams do not count: a draft has their outputs, which depend on no execution.
     """
-    new, old = ([cell for cell in code_cells(notebook) if "diagram" not in tags(cell)] for notebook in (fresh, executed))
+    new, old = (
+        [cell for cell in code_cells(notebook) if not {"diagram", "predict"} & set(tags(cell))]
+        for notebook in (fresh, executed)
+    )
     unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)
     other_records = fresh.metadata.get("studies") != executed.metadata.get("studies")
     if unrun or other_records or len(new) != len(old) or not all(map(_same_code, new, old)):
         return False
     for to, of in zip(new, old, strict=True):
-        if "predict" not in tags(to):  # a draft has the current text of a prediction, which depends on no execution
-            to.outputs = of.outputs
+        to.outputs = of.outputs
     for i, cell in enumerate((cell for cell in code_cells(fresh) if cell.source.strip()), start=1):
         cell.execution_count = i
     return True

@@ -193,6 +193,19 @@ def test_a_solution_shows_the_current_text_of_a_prediction_without_being_execute
         assert stale(plain) == []
         lecture = nbformat.read(plain / "lectures" / "05_plain.ipynb", as_version=4)
         assert not any(cell.get("outputs") for cell in lecture.cells)
+    number = """# %% [markdown] tags=["predict"]
+# **Predict a number** (exactly). How many?
+#
+# <details><summary>3</summary>
+#
+# So.</details>
+"""
+    author("05_plain", HEADER + "# %%\npredict = str\n\n" + 2 * number)
+    build(plain)
+    solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
+    asked = [cell.source for cell in solution.cells if cell.source.startswith("predict(")]
+    assert asked == ['predict("05.p1", ...)', 'predict("05.p2", ...)']
+    assert stale(plain) == []
 
 
 def test_a_readme_without_markers_is_refused(plain):
