@@ -183,18 +183,16 @@ print("scores", scores, "\ncontext", weights @ values)
 figures.show_query(x=1.0, y=2.0)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The query becomes twice as long, (2, 4), in the same direction. The weight of k15 was 0.879. What is it now?
+# **Predict a number** (within 0.01). The query becomes twice as long, (2, 4), in the same direction. The weight of k15 was 0.879.
+# What is it now?
 #
-# <details><summary>A. Smaller: the query is now far from every key.</summary>
+# <details><summary>0.982</summary>
 #
-# Distance matters only in comparison: the factor with the length of the query cancels.</details>
-# <details><summary>B. Larger: 0.982.</summary>
+# All scores double: k4 is now 4 below k15 instead of 2, and $1/(1 + e^{-4}) = 0.982$. The length of a query sets how sharp its
+# choice is. A very long query makes the look-up exact, as in a dictionary.</details>
+# <details><summary>0.879</summary>
 #
-# Yes: all scores double, k4 is now 4 below k15 instead of 2, and $1/(1 + e^{-4}) = 0.982$. The length of a query sets how sharp
-# its choice is. A very long query makes the look-up exact, as in a dictionary.</details>
-# <details><summary>C. The same: only the direction of a query counts.</summary>
-#
-# The order of the scores depends on its direction only. But the scores are now 4, 8 and −4, and a softmax depends on their
+# The order of the scores depends on the direction only. But they are now 4, 8 and −4, and a softmax depends on their
 # differences.</details>
 
 # %% [markdown] tags=["interactive"]
@@ -834,18 +832,25 @@ explore(
 # times that a layer must be applied until the gradient of the last position reaches the first.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
-# the first?
+# **Predict a number** (exactly). Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65
+# tokens depends on the first?
 #
-# <details><summary>A. Four: log₃ 65, as in the table.</summary>
+# <details><summary>64</summary>
 #
-# The table assumes *dilated* convolutions, each with three times the dilation of the previous one.</details>
-# <details><summary>B. 64: one position per layer.</summary>
+# A convolution of width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
+# <details><summary>4</summary>
 #
-# Yes. A convolution of width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
-# <details><summary>C. One: a convolution slides over the whole text.</summary>
+# That is $\log_3 65$, as in the table, which assumes *dilated* convolutions, each with three times the dilation of the
+# previous one.</details>
+# <details><summary>1</summary>
 #
-# It slides over the whole text, but each output depends on only three inputs.</details>
+# A convolution slides over the whole text, but each output depends on only three inputs.</details>
+# <details><summary>65</summary>
+#
+# The two ends are 64 positions apart.</details>
+# <details><summary>32</summary>
+#
+# Width 3 is one position to each side, not two.</details>
 
 # %%
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")

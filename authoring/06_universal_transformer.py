@@ -71,17 +71,21 @@ for name, row in zip(("columns", "digits", "walks"), ten, strict=True):
     print(f"{name:>8} {row[0].tolist()}")
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A stack of eight layers works under the local mask. From how many columns away can a carry reach a digit?
+# **Predict a number** (exactly). A stack of eight layers works under the local mask. From how many columns away can a carry
+# reach a digit, at most?
 #
-# <details><summary>A. From one: that is all that a column sees.</summary>
+# <details><summary>8</summary>
+#
+# Each layer hands it on by one column, and there is no ninth layer.</details>
+# <details><summary>1</summary>
 #
 # That is one layer. After it, the next lower column's state contains what *its* next lower column was.</details>
-# <details><summary>B. From eight.</summary>
+# <details><summary>20</summary>
 #
-# Yes: each layer hands it on by one column, and there is no ninth layer.</details>
-# <details><summary>C. From any: attention has no distance.</summary>
+# Attention has no distance, but this mask has: the score of a column that is two away is −∞.</details>
+# <details><summary>9</summary>
 #
-# Not under this mask: the score of a column that is two away is −∞.</details>
+# The digit depends on nine columns, but one of them is its own.</details>
 
 
 # %%
@@ -377,18 +381,18 @@ claim("06.l", ten=exact(adder, ten, LOCAL), twenty=exact(adder, twenty, LOCAL))
 # Now the carries of section 1. After the training, the model may take more steps than the eight that it was trained with:
 # `n_steps` is only the number of turns of a loop.
 #
-# **Predict.** It may take twelve steps. From how far can a carry arrive *at most*?
+# **Predict a number** (exactly). It may take twelve steps. From how many columns away can a carry arrive, at most?
 #
-# <details><summary>A. From eight columns away: it was trained with eight steps.</summary>
+# <details><summary>12</summary>
+#
+# Each step brings it one column nearer. And a column that has its carry has halted, so that further steps do not harm
+# it.</details>
+# <details><summary>8</summary>
 #
 # The training fixed the block, not the number of turns: "ask the next lower column" is the same rule in step nine.</details>
-# <details><summary>B. From twelve.</summary>
+# <details><summary>20</summary>
 #
-# Yes: each step brings it one column nearer. And a column that has its carry has halted, so that further steps do not harm
-# it.</details>
-# <details><summary>C. From any distance: the rule is the same in every step.</summary>
-#
-# The rule is, but a step moves the carry by one column only.</details>
+# The rule is the same in every step, but a step moves the carry by one column only.</details>
 
 # %%
 for steps in (8, 12, 20):
@@ -826,19 +830,19 @@ claim(
 # In section 5, the mean of the ponder cost $\rho = N + R$ over the positions, multiplied by a price of 0.06, was added to the loss.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $N$ is a count: it does not change when $h$ changes a little. What is the gradient of $\rho = N + R$ with respect
-# to an $h_n$ before the last step taken, $n < N$?
+# **Predict a number** (exactly). $N$ is a count: it does not change when $h$ changes a little. What is the derivative of $\rho = N
+# + R$ with respect to an $h_n$ before the last step taken, $n < N$?
 #
-# <details><summary>A. None: a count has no gradient.</summary>
+# <details><summary>-1</summary>
+#
+# A larger $h_n$ leaves less for the last step; from N on the derivative is 0. Gradient descent increases the early h until their
+# sum reaches the threshold one step sooner. Then N falls by 1, a jump that the gradient does not capture.</details>
+# <details><summary>0</summary>
 #
 # $N$ has no gradient, but $R$ has one.</details>
-# <details><summary>B. +1: a larger h makes the position take more steps.</summary>
+# <details><summary>1</summary>
 #
-# The opposite is true: the position halts sooner.</details>
-# <details><summary>C. −1: a larger h_n leaves less for the last step.</summary>
-#
-# Yes, for every n < N, and 0 from N on. Gradient descent increases the early h until their sum reaches the threshold one step
-# sooner. Then N falls by 1, a jump that the gradient does not capture.</details>
+# The opposite is true: the larger h_n, the sooner the position halts.</details>
 
 # %% exercise="06.3" difficulty="●●○" minutes=10
 from course_lib.primitives import ponder_cost
@@ -923,7 +927,8 @@ shared_encoder = check("06.4", shared_encoder)
 #
 # <details><summary>A. Most become wrong.</summary>
 #
-# Yes: steps five to twelve were never trained. In the adaptive model a column that has halted is safe from them.</details>
+# Yes: its loss read the state after step four alone, so nothing taught the block to leave a finished state as it is. In the
+# adaptive model a column that has halted is safe from further steps.</details>
 # <details><summary>B. They get better: more steps, more thought.</summary>
 #
 # Nothing told the block to leave a finished state as it is.</details>

@@ -67,21 +67,22 @@ from course_tools.notebook.seed_scores import show_seeds
 figures.show_drawers()
 
 # %% [markdown] tags=["predict"]
-# A GPT of four layers of width 256 continues eight texts with its cache. Suppose that your machine writes 1,000 tokens per second
-# after a prompt of 64 tokens.
+# A GPT of four layers of width 256 writes with its cache. The linear maps of its layers take 3.1 million multiply-adds for each
+# token, and its attention some for every token that was kept.
 #
-# **Predict.** How many after one of 4,096?
+# **Predict a number** (within a factor of 1.5). How many times the work of the token after 64 others is that of the token after
+# 4,096?
 #
-# <details><summary>A. About 1,000: the cache is there so that nothing is computed again.</summary>
+# <details><summary>3.52</summary>
 #
-# No key and no value is. But the new query meets every key and every value that was kept.</details>
-# <details><summary>B. 50 to 300.</summary>
+# Its scores take 256 multiply-adds for each layer and each token kept, and its contexts as many: 0.1 million at 64, 8.4 million
+# at 4,096. With the maps that is 3.3 and 11.5 million. The next figure shows the time, for eight texts at once.</details>
+# <details><summary>1</summary>
 #
-# Yes. At 64 tokens nearly all the work is in the weights, 3.1 million multiply-adds a token. Attention adds 2 · 256 for each layer
-# and each token kept: 0.1 million at 64, 8.4 million at 4,096. And the cache of each text must come from memory.</details>
-# <details><summary>C. About 16: 64 times as many tokens are 64 times as slow.</summary>
+# No key and no value is computed again. But the new query meets every key and every value that was kept.</details>
+# <details><summary>64</summary>
 #
-# Only attention grows. The linear maps of each layer, nearly all the work at 64 tokens, stay as they are.</details>
+# Only attention grows. The linear maps, nearly all the work at 64 tokens, stay as they are.</details>
 
 # %%
 deep, lengths = Sizes(256, 4, 1024, 4), [64, 256, 1024, 4096]
@@ -317,19 +318,20 @@ for C in (1, 7, 50):
 # One dial: $C = 1$ is the recurrence, and $C = L$ the whole triangle of weights. So **causal attention without the softmax is a
 # recurrent network**. Large models are trained with chunks of 64 tokens or so.
 #
-# **Predict.** 4,096 tokens, $f = d_v = d = 64$. In units of $L d^2$ multiply-adds, what do $C$ = 1, 64 and 4,096 cost? Count the
-# products in `chunked`; a triangle costs as much as its square.
+# **Predict a number** (within a factor of 1.1). Let $f = d_v = d = 64$. With $C = 1$, a text of $L$ tokens takes about $2 L d^2$
+# multiply-adds. How many times as many does it take with $C = 64$? Count the products in `chunked`; a triangle costs as much as
+# its square.
 #
-# <details><summary>A. About 2, 4 and 130.</summary>
+# <details><summary>2</summary>
 #
-# Yes. To write $S$ and to read it take $2 L d^2$, the weights and their product with $V$ take $2 L C d$. At $C = 64$ that is twice the
-# work of the recurrence, in a 64th of its steps.</details>
-# <details><summary>B. 2 each: it is the same function.</summary>
+# To write $S$ and to read it takes $2 L d^2$, the weights and their product with $V$ take $2 L C d$: as much again, in a 64th of
+# the steps. With $C = L = 4{,}096$ it is 65 times as many.</details>
+# <details><summary>1</summary>
 #
-# It is, but inside a chunk each token also has a weight for every token before it.</details>
-# <details><summary>C. About 2, 128 and 8,192: a step has $C$ tokens.</summary>
+# The function is the same. But inside a chunk each token also has a weight for every token before it.</details>
+# <details><summary>64</summary>
 #
-# And there are $C$ times fewer steps.</details>
+# A step has 64 tokens, and there are 64 times fewer steps.</details>
 
 # %% [markdown]
 # ## 5 What does the memory recall?
@@ -621,9 +623,26 @@ claim(
 # **Try it.** Count five characters: `table = character_text.counts(text, 5)`. What do `len(table)` and
 # `character_text.bits_of(table, text)` say?
 
-# %% [markdown]
-# What does a model keep, and how fast does it write? Back to the GPT of section 1, and a linear transformer of its size with your
-# step.
+# %% [markdown] tags=["predict"]
+# What does a model keep, and how fast does it write? Back to the GPT of section 1, of four layers of width 256 with four heads each,
+# and a linear transformer of its size with your step.
+#
+# **Predict a number** (within a factor of 1.1). How many numbers, the $S$ and $z$ of all heads, does the linear transformer keep
+# after 4,096 tokens?
+#
+# <details><summary>66,560</summary>
+#
+# A head has 64 features: its $S$ holds 64 · 64 numbers, its $z$ 64. There are sixteen heads, and the length of the text plays no
+# part.</details>
+# <details><summary>4,160</summary>
+#
+# That is one head. There are four in each of four layers.</details>
+# <details><summary>16,640</summary>
+#
+# That is one layer of four.</details>
+# <details><summary>8,388,608</summary>
+#
+# That is the cache of the GPT: a key and a value of 256 numbers for each token, in each layer.</details>
 
 # %%
 linear_transformer = LinearTransformer(50, deep).to(device())

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from course_lib.blocks import TokenMixing
+from course_lib.primitives import ponder_cost
 from course_tools.notebook import progress_record as progress
-from course_tools.notebook.prediction_options import UnknownPrediction, prediction, predictions
+from course_tools.notebook.prediction_options import UnknownPrediction, as_number, prediction, predictions
 
 module = import_module("course_tools.notebook.predict")
 
@@ -119,6 +120,15 @@ NUMBERS = {
     "02.p3": 26 - 2 + 1,
     "03.p2": torch.tensor([-8.0, -16.0, -8.0]).softmax(0)[0].item(),
     "03.p6": 196 * (1 - 10 / 196) ** 2,
+    "04.p2": torch.tensor([4.0, 8.0, -4.0]).softmax(0)[1].item(),
+    "04.p8": 65 - 1,
+    "06.p1": 8,
+    "06.p2": 12,
+    "06.p7": torch.func.grad(ponder_cost)(torch.tensor([0.3, 0.5, 0.4]))[0].item(),
+    "07.p1": 1 / (8 - 4),
+    "14.p1": (12 * 256**2 + 2 * 256 * 4_096) / (12 * 256**2 + 2 * 256 * 64),
+    "14.p3": (2 * 64**2 + 2 * 64 * 64) / (2 * 64**2),
+    "14.p5": 4 * 4 * (64 * 64 + 64),
     "13.p2": float(_reach(TokenMixing(32, 64), torch.ones(1, 32, 48))),
     "13.p4": 1 - 0.5,  # either guess, where half of the patches differ
 }
@@ -127,7 +137,7 @@ NUMBERS = {
 def test_the_right_numbers_are_what_the_mechanism_gives():
     assert {item.id for item in predictions().values() if item.within} == NUMBERS.keys()
     for id, value in NUMBERS.items():
-        assert float(prediction(id).right_option.text) == pytest.approx(value, rel=2e-3), id
+        assert as_number(prediction(id).right_option.text) == pytest.approx(value, rel=2e-3), id
         assert prediction(id).accepts(f"{value:g}")
 
 

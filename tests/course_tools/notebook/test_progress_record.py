@@ -73,8 +73,8 @@ def test_merging_is_the_union_in_order_of_time_and_twice_changes_nothing():
 
 def test_the_summary_counts_exercises_points_and_right_predictions():
     right = predictions()["04.p1"].right
-    wrong = next(option.letter for option in predictions()["04.p2"].options if option.letter != predictions()["04.p2"].right)
-    events = [*WRONG_THEN_RIGHT, prediction("04.p1", right), prediction("04.p2", wrong), prediction("05.p1", "A")]
+    wrong = next(option.letter for option in predictions()["04.p3"].options if option.letter != predictions()["04.p3"].right)
+    events = [*WRONG_THEN_RIGHT, prediction("04.p1", right), prediction("04.p3", wrong), prediction("05.p1", "A")]
     n = sum(item.lecture == "04" for item in exercises())
     text = progress.summary(progress.progress_of(events), "04")
     assert f"1 of {n} exercises solved, 12 of" in text
