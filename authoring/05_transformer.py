@@ -344,17 +344,19 @@ def norms(n, d):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** In the table above, the decoder reads a 3 in place of the 8. Which of the six predictions can change?
+# **Predict a number** (exactly). In the table above, the decoder reads a 3 in place of the 8. How many of the six predictions can
+# change?
 #
-# <details><summary>A. All six: every token attends to every other.</summary>
+# <details><summary>3</summary>
 #
-# In the encoder it does. The causal mask cuts the connections from later to earlier tokens.</details>
-# <details><summary>B. The last three: of 7, of - and of 0.</summary>
+# Those of 7, of - and of 0: the positions that have read the changed token or come after it. No earlier prediction knows of
+# it.</details>
+# <details><summary>6</summary>
 #
-# Yes: the positions that have read the changed token or come after it. No earlier prediction knows of it.</details>
-# <details><summary>C. One: that of 7, which follows the changed token.</summary>
+# In the encoder every token attends to every other. The causal mask cuts the connections from later to earlier tokens.</details>
+# <details><summary>1</summary>
 #
-# The later positions attend to the changed token as well.</details>
+# That of 7 follows the changed token. The later positions attend to it as well.</details>
 
 
 # %%
@@ -818,17 +820,21 @@ claim("05.look", whole=whole, cut=cut, beside=beside)
 # large as that of its position. `torch.nn.Embedding` starts with a standard deviation of 1; its vectors would be $\sqrt d$ times
 # as large as the positions. We reproduce this ratio alone, and divide the positions by $\sqrt d = 8$.
 #
-# **Predict.** What do the first attention scores of an untrained model depend on?
+# **Predict a number** (exactly). The score of a query with a key is a sum of products: of token with token, of position with
+# position, and of one with the other. By what factor does the division shrink the product of position with position?
 #
-# <details><summary>A. Nearly on the tokens alone.</summary>
+# <details><summary>64</summary>
 #
-# Yes: the model is close to a bag of characters, and must first enlarge what it knows of the positions.</details>
-# <details><summary>B. On tokens and positions as before: the layer norm removes the scale.</summary>
+# Both of its factors are an eighth as large. The product of token with token is as large as before, so the first scores depend
+# nearly on the tokens alone: the model is close to a bag of characters, and must first enlarge what it knows of the
+# positions.</details>
+# <details><summary>8</summary>
 #
-# It normalises the *sum*, and comes after the first attention. In the sum, the tokens stay eight times as large.</details>
-# <details><summary>C. Nearly on the positions alone.</summary>
+# The position of the query is divided, and that of the key as well.</details>
+# <details><summary>1</summary>
 #
-# It is the other way round: the larger part of a sum decides its direction.</details>
+# Layer norm would remove a factor of the whole *sum*, and it comes after the first attention. In the sum, the tokens stay
+# large.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -896,22 +902,22 @@ from course_tools.bank.lecture_05.pre_norm_encoder_block import (
 suspect = check("05.5", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We build stacks of 2, 8 and 32 untrained blocks. The sum of $L$ independent vectors is about $\sqrt L$ times as
-# long as one of them. How does the gradient of the *last* block's weights change with the depth of the stack?
+# **Predict a number** (within a factor of 1.5). We build stacks of untrained pre-norm blocks. Each block adds a vector to the
+# stream, and the sum of $L$ independent vectors is about $\sqrt L$ times as long as one of them; the last norm divides by this
+# length. How many times as large is the gradient of the *last* block's weights with 2 blocks as with 32?
 #
-# <details><summary>A. Little in either form: the last block is next to the loss, however many blocks precede it.</summary>
+# <details><summary>4</summary>
 #
-# This is true only of post-norm: the input of the last block always has the same norm, and the block always gets the full
-# gradient. According to Xiong et al., such gradients near the output are too large for the full learning rate at the start, so
-# post-norm needs a warm-up: a rate that rises at first.</details>
-# <details><summary>B. It grows with depth in both forms.</summary>
+# $\sqrt{32 / 2}$, like the bound of Xiong et al., theorem 1, which is proportional to $1/\sqrt{\text{depth}}$. (In the bug hunt,
+# the raw keys and values grow with the sum, and so do the scores.)</details>
+# <details><summary>16</summary>
 #
-# More blocks add more to the sum, but the sum is then normalised.</details>
-# <details><summary>C. Little for post-norm; for pre-norm it decreases with depth.</summary>
+# There are 16 times as many vectors, but their sum is only 4 times as long.</details>
+# <details><summary>1</summary>
 #
-# Yes, like the bound of Xiong et al., theorem 1, which is proportional to $1/\sqrt{\text{depth}}$: the sum grows with every block
-# (in the bug hunt, the raw keys and values grow with it, and so do the scores), and the final normalisation divides each block's
-# contribution by the norm of the sum.</details>
+# This is post-norm: the input of the last block always has the same norm, and the block always gets the full gradient. According
+# to Xiong et al., such gradients near the output are too large for the full learning rate at the start, so post-norm needs a
+# warm-up: a rate that rises at first.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1024,19 +1030,20 @@ from course_lib.generation import extend_beam
 extend_beam = check("05.7", extend_beam)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** In a language, every sentence has two words. The first is *A* (60 %) or *B* (40 %). After *A*, four words are
-# equally likely; after *B*, one word has a probability of 90 %. What does greedy decoding output, and what does beam search
-# with a beam of two output?
+# **Predict a number** (within 0.01). In a language, every sentence has two words. The first is *A* (60 %) or *B* (40 %). After
+# *A*, four words are equally likely; after *B*, one word has a probability of 90 %. What is the probability of the sentence that a
+# beam of two outputs?
 #
-# <details><summary>A. Both start with A: it is the more likely word.</summary>
+# <details><summary>0.36</summary>
 #
-# It is the more likely *first* word. A beam of two keeps B as well and decides one step later.</details>
-# <details><summary>B. Greedy starts with A, the beam with B.</summary>
+# 0.4 · 0.9: the beam keeps *B* as well, and decides one step later.</details>
+# <details><summary>0.15</summary>
 #
-# Yes: 0.4 · 0.9 is larger than 0.6 · ¼.</details>
-# <details><summary>C. Greedy decoding is right by definition: it multiplies the largest probabilities.</summary>
+# That is 0.6 · ¼, what *greedy decoding* outputs: it takes the more likely first word, and the product of the largest
+# probabilities of each step need not be the largest.</details>
+# <details><summary>0.6</summary>
 #
-# It takes the largest probability at each step, but the product of these need not be the largest.</details>
+# That is the probability of the first word *A* alone.</details>
 
 # %%
 first = torch.tensor([0.6, 0.4, 1e-9, 1e-9]).log()
