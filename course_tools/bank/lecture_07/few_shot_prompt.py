@@ -257,6 +257,8 @@ def prompt_spaced_and_parted(shots, question, names=("Input", "Output"), task=""
 WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
 LONG = ([("a", "b"), ("c", "d" * 50), ("e", "f")], "g", ("In", "Out"), "", 45)
 """A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
+ASKED = ([("a", "b" * 20), ("c", "d" * 20), ("e", "f" * 20)], "g" * 60, ("In", "Out"), "", 106)
+"""A question longer than two shots, and room for one."""
 
 
 def _shots(draw: Draw, n: int) -> tuple[list[tuple[str, str]], str]:
@@ -317,7 +319,7 @@ exercise = Exercise(
         Property(
             "newest",
             "Where not all fit, the newest examples stay, whole.",
-            lambda draw: [*_rooms(draw, 5), LONG],
+            lambda draw: [*_rooms(draw, 5), LONG, ASKED],
             _same_but_for_the_ends,
             points=3,
             needs=("names",),

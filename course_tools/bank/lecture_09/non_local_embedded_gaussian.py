@@ -230,10 +230,16 @@ def gaussian_scaled_and_exchanged(x, W_theta, W_phi, W_g):
     return non_local_embedded_gaussian(x, W_phi / math.sqrt(len(W_theta)), W_theta, W_g)
 
 
-def _drawn(draw: Draw, *batch: int, N: int | None = None, spread: float = 1.0) -> Call:
+def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
     places, C, d_k, d = draw.sizes(4)
     W_theta, W_phi, W_g = (draw.normal(n, C, scale=C**-0.5) for n in (d_k, d_k, d))
-    return draw.normal(*batch, N or places, C), spread * W_theta, W_phi, W_g
+    return draw.normal(*batch, N or places, C), W_theta, W_phi, W_g
+
+
+def _with_large_scores(draw: Draw) -> list[Call]:
+    """The largest score is 120, and its exponential infinite."""
+    x, W_theta, W_phi, W_g = _drawn(draw, 2)
+    return [(x, W_theta * 120 / ((x @ W_theta.mT) @ (x @ W_phi.mT).mT).amax(), W_phi, W_g)]
 
 
 exercise = Exercise(
@@ -263,7 +269,7 @@ exercise = Exercise(
         Property(
             "large scores",
             "Large scores do not overflow.",
-            lambda draw: [_drawn(draw, 2, spread=30.0)],
+            _with_large_scores,
             needs=("weights", "context"),
         ),
         Property(

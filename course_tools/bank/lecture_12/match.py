@@ -248,10 +248,10 @@ def _contested(draw: Draw) -> list[Call]:
 
 
 def _padded(draw: Draw) -> list[Call]:
-    """No object first, in the middle, last, everywhere; the columns of padding are the cheapest of all."""
+    """No object first, in the middle, last, everywhere; padding is cheapest of all, and most so where another object is."""
     costs, classes = _scene(draw, 4, 6, 3)
     classes[0, 0], classes[1, 1], classes[2, 2], classes[3] = -1, -1, -1, -1
-    return [(torch.where((classes >= 0)[:, None], costs, costs - 20), classes)]
+    return [(torch.where((classes >= 0)[:, None], costs, 10 * costs.roll(-1, -1) - 20), classes)]
 
 
 def _many(draw: Draw) -> list[Call]:
