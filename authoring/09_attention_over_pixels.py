@@ -468,18 +468,20 @@ figures.show_arrows(unseen, shown, weights[0])
 # %% [markdown] tags=["predict"]
 # Arrows to its kind look as if the block had learned to compare. What about a block *before* training?
 #
-# **Predict.** How often does the strongest arrow of a grey creature end on a creature of its own kind, without any training?
+# **Predict a number** (within 0.05). A crowd has four kinds. What share of the strongest arrows of grey creatures ends on a creature
+# of their own kind, without any training?
 #
-# <details><summary>A. One time in four, as by chance.</summary>
+# <details><summary>0.25</summary>
 #
-# Yes. W_θ and W_φ are two random matrices: that two drawings are equal does not make the
+# As by chance. W_θ and W_φ are two random matrices: that two drawings are equal does not make the
 # score of one query and the other key larger. This agreement is what training has to find.</details>
-# <details><summary>B. More often than by chance.</summary>
+# <details><summary>1</summary>
 #
-# It would be so if query and key were the same projection, as in the non-local means of section 2.</details>
-# <details><summary>C. Almost always.</summary>
+# Equal drawings have equal features, but two different matrices project them. (It would be so if query and key were the same
+# projection, as in the non-local means of section 2.)</details>
+# <details><summary>0.04</summary>
 #
-# Equal drawings have similar features, but they are projected by different matrices.</details>
+# That is one creature of 25. But about a quarter of them are of its kind.</details>
 
 # %% tags=["nbval-check-output"]
 untrained = []
@@ -793,21 +795,20 @@ from course_lib.attention import co_occurrent_features
 co_occurrent_features = check("09.6", co_occurrent_features)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and
-# for a mixture of two?
+# **Predict a number** (exactly). There are sixty positions, and $d_k = 4$. What is the rank of the 60 × 60 matrix of log-weights for
+# a single softmax? (The next cell prints it, and that for a mixture of two.)
 #
-# <details><summary>A. 5, and far more.</summary>
+# <details><summary>5</summary>
 #
-# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The
-# limitation of a single softmax is called the "softmax bottleneck".</details>
-# <details><summary>B. 60 both times.</summary>
+# The scores are a product of rank 4, and the softmax subtracts a constant from each row of them: one more. This limitation is called
+# the "softmax bottleneck". A mixture of two is not limited so: the logarithm of a *sum* of exponentials is not linear in the
+# scores.</details>
+# <details><summary>4</summary>
 #
-# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most
-# 5.</details>
-# <details><summary>C. 5 and 10.</summary>
+# That is the rank of the scores. The logarithm of the softmax subtracts a constant from each row.</details>
+# <details><summary>60</summary>
 #
-# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each
-# row. But the mixture adds probabilities, not logarithms.</details>
+# The matrix is that large, but each row is a combination of the four features of the keys and a row of ones.</details>
 
 # %%
 generator = torch.Generator().manual_seed(0)

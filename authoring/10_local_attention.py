@@ -183,19 +183,19 @@ torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 #
 # For attention, zeros outside the image are *keys* like all others.
 #
-# **Predict.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a corner if
-# the zeros are not excluded?
+# **Predict a number** (within 0.01). All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the
+# output at a corner if the zeros are not excluded?
 #
-# <details><summary>A. 1: a mean of ones is 1.</summary>
+# <details><summary>0.444</summary>
+#
+# That is 4/9: four ones and five zeros share the weight equally. A convolution that averages darkens the border in the same way, in
+# every layer. Attention can avoid it: a softmax over the pixels inside gives them weights that sum to 1.</details>
+# <details><summary>1</summary>
 #
 # Count the ones in the window of the pixel 1 above.</details>
-# <details><summary>B. 0: the corner sees only padding.</summary>
+# <details><summary>0.667</summary>
 #
-# Its window contains the corner itself and three neighbours.</details>
-# <details><summary>C. 4/9.</summary>
-#
-# Yes: four ones and five zeros share the weight equally. A convolution that averages darkens the border in the same way, in every
-# layer. Attention can avoid it: a softmax over the pixels inside gives them weights that sum to 1.</details>
+# That is the output beside an edge, where a row of three is outside. At a corner five pixels are.</details>
 
 # %% [markdown]
 # A mask excludes them:
@@ -304,18 +304,19 @@ print(f"56 × 56 pixels, windows of 7 × 7: {held:.0f} MB; without copies {less:
 # %% [markdown] tags=["predict"]
 # How does anything ever leave the window? By the next layer: its keys have seen their own neighbours.
 #
-# **Predict.** Three layers with windows of 3 × 3 follow one another. How many pixels of the image have an influence on the middle one?
+# **Predict a number** (exactly). Three layers with windows of 3 × 3 follow one another. How many pixels of the image have an influence
+# on the middle one?
 #
-# <details><summary>A. 9, the pixels of its window.</summary>
+# <details><summary>49</summary>
 #
-# Those of the last layer. But their values come from windows of their own.</details>
-# <details><summary>B. 27: 9 more in each layer.</summary>
-#
-# The area grows on all sides: a layer adds one ring.</details>
-# <details><summary>C. 49.</summary>
-#
-# Yes, 7 × 7: one pixel more in each direction, 3 × 3, 5 × 5, 7 × 7. In a text in which each token attends to three before it,
+# That is 7 × 7: one pixel more in each direction, 3 × 3, 5 × 5, 7 × 7. In a text in which each token attends to three before it,
 # three layers reach nine tokens back.</details>
+# <details><summary>9</summary>
+#
+# The pixels of the last window. But their values come from windows of their own.</details>
+# <details><summary>27</summary>
+#
+# A layer does not add 9 pixels: the area grows on all sides, by a ring.</details>
 
 
 # %%

@@ -56,7 +56,7 @@ from course_tools.notebook.training_curve import show_recorded_losses
 # ## 1 Two questions about a map
 #
 # Each picture below is a map in colour, 48 × 48 pixels in sixteen cells: over a crop of a photograph lie a round pin and the
-# four *entries* of a legend, coloured squares with a white symbol each. All is drawn anew for every map. We ask two questions:
+# four *entries* of a legend, coloured squares with a white symbol each. We ask two questions:
 #
 # - **beside**: which symbol is on the square to the right of the pin?
 # - **colour**: which symbol is on the square of the pin's colour, wherever that square is?
@@ -70,7 +70,7 @@ known, unseen = draw_maps(6_144, seed=0), draw_maps(1_000, seed=1, unseen=True)
 figures.show_maps(known)
 
 # %% [markdown] tags=["predict"]
-# Both questions have eight answers, so a guess is right one time in eight. Answer both for the maps above.
+# Both questions have eight answers. Answer both for the maps above.
 #
 # **Predict.** A network recognises the symbols, and cannot tell which is on which colour. How often does it answer the second
 # question correctly, at best?
@@ -148,8 +148,7 @@ claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 # recognises pins and symbols. The second question is a *relation between two places*. Where the two touch, a window shows
 # both, and the network learns to compare them; elsewhere no window shows both. The pooling keeps *that* there is a heart on
 # green, and *that* there is a green pin, and a linear layer adds such facts up; but neither of them alone speaks for the
-# heart. (A random one of the four symbols is right in 0.25: the *bag of symbols* of the next figures.) We need a layer in
-# which each place can look at every other and compare.
+# heart. We need a layer in which each place can look at every other and compare.
 #
 # ## 2 Patches as tokens
 #
@@ -157,18 +156,18 @@ claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 # pixels. That is 50,176 tokens, and 2.5 billion weights in each head of each layer.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Instead of each pixel, each *square* of 16 × 16 pixels becomes a token. By what factor does the number of
-# attention weights decrease?
+# **Predict a number** (exactly). Instead of each pixel, each *square* of 16 × 16 pixels becomes a token. By what factor does the
+# number of attention weights decrease?
 #
-# <details><summary>A. 16 times.</summary>
+# <details><summary>65,536</summary>
+#
+# That is $P^4$: $P^2 = 256$ times fewer queries, each with 256 times fewer keys.</details>
+# <details><summary>16</summary>
 #
 # The side of a square is 16 pixels, but a square has two dimensions.</details>
-# <details><summary>B. 256 times: there are 256 times fewer tokens.</summary>
+# <details><summary>256</summary>
 #
 # There are that many fewer *tokens*. But each weight belongs to a pair of tokens.</details>
-# <details><summary>C. 65,536 times.</summary>
-#
-# Yes, $P^4$: $P^2$ times fewer queries, each with $P^2$ times fewer keys.</details>
 
 # %% [markdown]
 # **By hand.** A grey picture of 4 × 4 pixels holds the numbers 0 to 15, row by row. With $P = 2$ it has four patches. Each is
@@ -197,8 +196,8 @@ from course_lib.primitives import patchify
 patchify = check("11.1", patchify)
 
 # %% [markdown]
-# **Bug hunt.** The version below raises no error; its patches have the right shape and contain every pixel once. Look at the
-# figure and answer the question below it before you run the check.
+# **Bug hunt.** The version below raises no error, and its patches have the right shape. Look at the figure and answer the question
+# before you run the check.
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
 from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
@@ -225,7 +224,7 @@ suspect = check("11.1", suspect)
 
 # %% [markdown]
 # One matrix for all patches *is* a convolution, with kernel size and stride $P$: the same weights at every place, moved by
-# their own width. The next cell checks the four numbers above, and both forms on a photograph; it is silent if they agree.
+# their own width. The next cell is silent if both forms agree.
 
 # %%
 picture, row = torch.arange(16.0).view(1, 1, 4, 4), torch.tensor([0.0, 0.0, 1.0, 10.0])
@@ -240,8 +239,7 @@ torch.testing.assert_close(by_product, by_sliding, atol=1e-3, rtol=1e-3)
 # ## 3 Class token and positions
 #
 # Which token represents the whole picture? ViT adds a **class token**: one more learned vector, the same for every picture. It
-# precedes the patches, attends to them in every layer, and a linear head classifies its output. (The mean of the patches'
-# outputs serves as well: the paper's appendix D.3.) Attention treats its tokens as a set, so a learned **position** vector is
+# precedes the patches, attends to them in every layer, and a linear head classifies its output. Attention treats its tokens as a set, so a learned **position** vector is
 # added to every token (Dosovitskiy et al., eq. 1):
 #
 # $$z_0 = [x_\mathrm{class};\, x_p^1 E;\, \dots;\, x_p^N E] + E_\mathrm{pos}$$
@@ -264,8 +262,7 @@ embed_patches = check("11.2", embed_patches)
 # ## 4 The Vision Transformer
 #
 # The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. `MapReader` is a whole Vision
-# Transformer around your two functions. With $P = 12$ a map has sixteen patches: we chose the patch to fit the cell, so that
-# each token holds one whole object.
+# Transformer around your two functions. With $P = 12$ each patch is one of the sixteen cells, and holds one whole object.
 
 
 # %%
@@ -299,8 +296,8 @@ vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
 # %% [markdown] tags=["try-it"]
 # And the fairest rivals, with as many weights (85,000 to 98,000), the same maps and as many updates: convolutions whose field
-# covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last one needs no
-# training: it answers as for the known map that is nearest in its pixels.
+# covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last answers as for the
+# known map whose pixels are nearest.
 #
 # **Try it.** Before you run the cell, say of each rival: what it has learned of pin and entry at two places, can it use that at
 # two others?
@@ -367,10 +364,8 @@ claim(
 # %% [markdown]
 # Two layers suffice. How does this model do it? In layer 1 every entry reads the pin, whatever its own colour, and the
 # feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
-# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell.
-#
-# A weight shows where a token looks, not whether the answer needs it. So the pin is then hidden from all other tokens, in one
-# layer only.
+# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell. A weight does not
+# show whether the answer needs it; so the pin is then hidden from all other tokens, in one layer only.
 
 
 # %% tags=["cover"]
@@ -412,14 +407,8 @@ def right_if_hidden(layer):
 
 
 # %% tags=["nbval-check-output"]
-hidden = [right_if_hidden(layer) for layer in (1, 2)]
-claim(
-    "11.looks",
-    pin=looks.at_pin,
-    entry=looks.at_entry,
-    first=hidden[0],
-    second=hidden[1],
-)
+first, second = (right_if_hidden(layer) for layer in (1, 2))
+claim("11.looks", pin=looks.at_pin, entry=looks.at_entry, first=first, second=second)
 
 # %% [markdown]
 # Without the pin in layer 1, a bag of symbols is left. In layer 2 nothing is lost: the entries know the pin's colour by then.
@@ -471,24 +460,25 @@ claim("11.pieces", whole=vit_colour, pieces=in_pieces)
 # The other question, *beside*, is about places. We shall train the Vision Transformer on it, with position vectors and
 # without, and on *colour* without them.
 #
-# **Predict.** How often can a Vision Transformer without position vectors answer *beside*, at best?
+# **Predict a number** (within 1). What percentage of the questions *beside* can a Vision Transformer without position vectors
+# answer, at best?
 #
-# <details><summary>A. One time in eight.</summary>
+# <details><summary>25</summary>
 #
-# It still sees which four symbols are on the map.</details>
-# <details><summary>B. One time in four.</summary>
+# Without positions a map is a *set* of patches. It shows which four symbols there are, and nothing tells which of them is to the
+# right of the pin.</details>
+# <details><summary>12.5</summary>
 #
-# Yes: without positions a map is a *set* of patches. Nothing in it tells which of the four squares is to the right of the
-# pin.</details>
-# <details><summary>C. As often as with them: any two patches can be compared.</summary>
+# That is one symbol of eight. But it sees which four symbols are on the map.</details>
+# <details><summary>100</summary>
 #
-# It can compare what patches show. Where they lie, no patch shows.</details>
+# It can compare what any two patches show. Where they lie, no patch shows.</details>
 
 
 # %% [markdown] tags=["predict"]
 # A position vector names a *place*. Another kind of positions names the *offset* between two: the score of query and key gets
 # one more learned number, the same wherever the two cells have as many rows and columns between them. That makes 7 × 7 numbers
-# a layer (the windows of Swin have them; lecture 10 has a vector for each offset).
+# a layer (lecture 10 has a vector for each offset).
 #
 # **Predict.** With these numbers beside the position vectors: how often does the model answer *beside* correctly?
 #
@@ -541,15 +531,8 @@ show_seeds(right, "right answers", "unseen maps", {"a bag of symbols": 0.25})
 figures.show_offsets(by_offset.stack.blocks[0].mixer.attention.mechanism.number)
 
 # %% tags=["nbval-check-output"]
-(cnn_next,), (vit_next,), (none_next,), *_, (none_colour,) = right.values()
-claim(
-    "11.next",
-    cnn=cnn_next,
-    vit=vit_next,
-    none=none_next,
-    offsets=offsets,
-    colour=none_colour,
-)
+(cnn,), (vit_next,), (none,), *_, (colour,) = right.values()
+claim("11.next", cnn=cnn, vit=vit_next, offsets=offsets, colour=colour, none=none)
 
 # %% [markdown]
 # The largest of the 49 numbers of layer 1 is that of the cell to the left: each entry asks whether the pin is there. **What
@@ -557,10 +540,9 @@ claim(
 # learn it for every pair anew, and more maps hardly help: with new ones in each of 2,400 updates, 0.35 of the answers are
 # right (recorded).
 #
-# Can position vectors find out at all which patches are neighbours? Yes, if every place teaches it at once. In a recorded
-# training, three quarters of the patches of photographs are hidden, and the encoder has to paint them. Neighbouring patches are
-# alike, so it pays to look nearby. Each panel shows the cosines of one learned vector with those of all 64 places (as the
-# paper's figure 7).
+# Can position vectors find out which patches are neighbours? Yes, if every place teaches it at once. In a recorded training
+# the encoder has to paint three quarters of the patches of photographs, which are hidden; so it pays to look nearby. Each panel
+# shows the cosines of one learned vector with those of all 64 places (as the paper's figure 7).
 
 # %%
 places = recorded("11_positions")
@@ -578,11 +560,10 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 Few pictures
 #
-# Trained on ImageNet alone, the paper's models stay a few percentage points below ResNets of their size; with 300 million
-# pictures they lead. What convolutions have built in, a Vision Transformer must learn from pictures. The
-# recorded study trains the same kind of ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each with
-# its best learning rate of four. After its convolutions, one CNN keeps the largest value of each feature over all places, the
-# other the features of all places.
+# What convolutions have built in, a Vision Transformer must learn from pictures: the paper's models need more than ImageNet to
+# lead. The recorded study trains the same kind of ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each
+# with its best learning rate of four. One CNN keeps the largest value of each feature over all places, the other those of all
+# places.
 #
 # **Predict.** Which network is best on a few hundred digits?
 #
@@ -619,17 +600,16 @@ claim(
 )
 
 # %% [markdown]
-# A digit in the middle of a small grey picture needs no relation between distant places: copying the label of the nearest of
-# 4,000 known digits is right in 0.94 to 0.95, as often as the Vision Transformer. For few pictures with local patterns,
-# choose convolutions, or what is usual today: a Vision Transformer that others have trained on very many pictures stays
-# frozen, and a linear head learns from its features.
+# A digit in the middle of a small picture needs no relation between distant places: copying the label of the nearest of 4,000
+# known digits is right in 0.94 to 0.95, as often as the Vision Transformer. For few pictures with local patterns, choose
+# convolutions, or a linear head on a frozen Vision Transformer that others have trained on very many.
 
 # %% [markdown] tags=["try-it"]
 # ## 8 Build it: repair a run
 #
 # **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer on scikit-learn's handwritten digits (8 × 8
-# pixels). It runs to the end, but the trained model is no better than chance. We planted three faults; none of them raises an
-# error. Run the check before you read the code: it measures, and names the faults that it can prove; one may hide another.
+# pixels). It runs to the end, but its model is no better than chance: we planted three faults. Run the check before you read the
+# code: it names the faults that it can prove; one may hide another.
 
 # %% exercise="11.7" bug="three_faults"
 from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
@@ -640,7 +620,7 @@ suspect = check("11.7", suspect)
 # %% [markdown]
 # Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_vit(images, labels,
 # n_classes, n_steps)` once, with 1,297 digits, sorted by their labels, and `n_steps=500`. It evaluates the returned model on
-# the other 500 digits. The function has at most 60 seconds of processor time; a good answer needs about five.
+# the other 500 digits. It has 60 seconds of processor time; five are enough.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -663,8 +643,7 @@ from course_tools.bank.lecture_11.repair_vit import repair_vit
 repair_vit = check("11.7", repair_vit)
 
 # %% [markdown]
-# The next cell trains your model once more and shows the six held-out digits to whose label it gives the smallest probability.
-# Would you have recognised them?
+# The next cell trains your model once more and shows the six held-out digits whose label it finds least likely.
 
 # %%
 small, kinds = digits()
@@ -680,8 +659,7 @@ figures.show_hardest(small[held], kinds[held], odds, f"{whose(repair_vit)} model
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
 #
-# **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
-# them?
+# **Question 1.** You halve the side of a patch. What happens to the number of attention weights?
 #
 # <details><summary>A. Twice as much.</summary>
 #
@@ -863,8 +841,6 @@ for name, positions in starts.items():
 claim(
     "11.k-back",
     before=before["interpolated"],
-    zeros_before=before["zeros"],
-    random_before=before["random"],
     after=after["interpolated"],
     zeros=after["zeros"],
     random=after["random"],
@@ -1010,17 +986,8 @@ new_heads = {
 show_seeds(new_heads, "right answers", "160 labelled maps", {"chance": 0.25})
 
 # %% tags=["nbval-check-output"]
-(group, group_pixels, group_random, row, row_pixels, _) = (
-    score for (score,) in new_heads.values()
-)
-claim(
-    "11.head",
-    group=group,
-    group_pixels=group_pixels,
-    group_random=group_random,
-    row=row,
-    row_pixels=row_pixels,
-)
+group, group_pixels, _, row, row_pixels, _ = (each for (each,) in new_heads.values())
+claim("11.head", group=group, group_pixels=group_pixels, row=row, row_pixels=row_pixels)
 
 # %% [markdown] tags=["companion"]
 # ## Papers and decks

@@ -71,8 +71,8 @@ config = {
 # %% [markdown] tags=["predict"]
 # ## 2 The last position
 #
-# We begin with the GPT of lecture 07. Each position has a learned vector, which is added to the embedding of the token. The next
-# cell trains it on pieces of 64 characters of Python's language reference. Its table has 256 position vectors.
+# The GPT of lecture 07 adds a learned vector of its position to the embedding of each token. The next cell trains it on pieces of 64
+# characters of Python's language reference. Its table has 256 vectors.
 #
 # **Predict.** How well does it predict the characters after the 64th?
 #
@@ -133,8 +133,8 @@ inside, beyond = slice(T // 2 - 1, T - 1), slice(LONG // 2 - 1, None)
 claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 
 # %% [markdown]
-# The comparison is unfair: trained on longer texts, GPT would read them, up to the end of its table. But it shows what we would
-# like: positions that are not the rows of a table, and scores that depend on how far apart two tokens are, not on their places.
+# Trained on longer texts, GPT would read them, up to the end of its table. What we would like are positions without a table, and
+# scores that depend on how far apart two tokens are, not on their places.
 #
 # ## 3 Rotary positions
 #
@@ -187,8 +187,8 @@ print(f"score at positions 1,005 and 1,002: {far.item():.4f}")
 torch.testing.assert_close(near, far, atol=1e-2, rtol=0)
 
 # %% [markdown]
-# **Bug hunt.** A colleague has written this version. A model trained with it learns as well as with yours. But with the weights of LLaMA as Meta published
-# them, it writes nonsense. Find the reason before you run the check.
+# **Bug hunt.** A model trained with this version learns as well as with yours. But with the weights of LLaMA as Meta published them,
+# it writes nonsense. Find the reason before you run the check.
 
 # %% exercise="17.1" bug="pairs_the_halves"
 from course_tools.bank.lecture_17.rotate import pairs_the_halves as suspect
@@ -262,8 +262,7 @@ rms_norm = check("17.2", rms_norm)
 # %% [markdown]
 # **SwiGLU** (Shazeer 2020) changes the feed-forward network. One matrix proposes features, a second one decides how much of each
 # passes. **By hand:** the gate of a feature is $a = 2$, the feature itself 3. Swish, which torch calls SiLU (`hidden_act`), gives $a\,\sigma(a) = 2
-# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −6, swish is −0.015 and the product −0.04: closed. Between them it may turn the
-# sign: a gate of −2 makes −0.24 and −0.72. Unlike the gates
+# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −6, swish is −0.015 and the product −0.04: closed. Unlike the gates
 # of an LSTM, these are not held between 0 and 1: a gate of 5 passes almost five times the feature.
 #
 # $$\mathrm{SwiGLU}(x) = \big(\mathrm{swish}(x\,W_{gate}) \odot x\,W_{up}\big)\,W_{down} \qquad \mathrm{swish}(a) = a\,\sigma(a)$$
@@ -312,18 +311,16 @@ from course_lib.attention import grouped_query_attention
 grouped_query_attention = check("17.4", grouped_query_attention)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Of 32 heads of keys and values, 8 remain. What becomes a quarter?
+# **Predict a number** (within 0.01). Of 32 heads of keys and values, 8 remain. What share of the weights of the attention, those of its
+# four matrices, is left?
 #
-# <details><summary>A. The multiply-adds of the scores.</summary>
+# <details><summary>0.625</summary>
 #
-# There are still 32 heads of queries, each with a score for each key.</details>
-# <details><summary>B. The cache, and the matrices W_k and W_v.</summary>
+# $W_q$ and $W_o$ stay, $W_k$ and $W_v$ become a quarter: (1 + 1 + ¼ + ¼) / 4. What counts is that the cache becomes a quarter, too:
+# for each new token, the whole of it is read from memory. The multiply-adds of the scores stay.</details>
+# <details><summary>0.25</summary>
 #
-# Yes. Only what belongs to keys and values is smaller. In generation that is what counts: for each new token, the whole cache is read
-# from memory.</details>
-# <details><summary>C. The parameters of the attention.</summary>
-#
-# Queries and output keep their matrices: of four matrices, two become smaller.</details>
+# The cache becomes a quarter, and so do $W_k$ and $W_v$. But there are still 32 heads of queries, and their outputs.</details>
 
 # %% [markdown]
 # **How large is a cache?** In each layer, each token has a key and a value of $d_k$ numbers for each of $g$ heads. **By hand:**
@@ -516,18 +513,22 @@ from course_lib.primitives import window_of_tokens
 window_of_tokens = check("17.6", window_of_tokens)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A model has two layers with windows of 4. How many tokens can have an influence on the prediction after the last one?
+# **Predict a number** (exactly). A model has two layers with windows of 4. How many tokens can have an influence on the prediction
+# after the last one?
 #
-# <details><summary>A. 4 tokens.</summary>
+# <details><summary>7</summary>
+#
+# Each layer adds 3 tokens: the farthest of the four has itself read 3 more. Mistral's 32 layers with windows of 4,096 reach back
+# 131,000 tokens in this way, if every layer passes on what matters.</details>
+# <details><summary>4</summary>
 #
 # In the second layer the last token reads four tokens. What have these read in the first?</details>
-# <details><summary>B. 7 tokens.</summary>
-#
-# Yes. Each layer adds 3 tokens: the farthest of the four has itself read 3 more. Mistral's 32 layers with windows of 4,096 reach back
-# 131,000 tokens in this way, if every layer passes on what matters.</details>
-# <details><summary>C. 16 tokens.</summary>
+# <details><summary>16</summary>
 #
 # The windows of neighbouring tokens overlap, so the reach adds up and does not multiply.</details>
+# <details><summary>8</summary>
+#
+# The windows share a token: the farthest of the four is the nearest of its own four.</details>
 
 # %%
 figures.show_reach(window_of_tokens(16, 4))
@@ -540,12 +541,8 @@ figures.show_bits_by_position(
 
 # %% tags=["nbval-check-output"]
 windowed = longer["Llama, window of 64"][beyond].mean()
-claim(
-    "17.window",
-    all=longer["Llama, rotary positions"][beyond].mean(),
-    window=windowed,
-    inside=of_llama[inside].mean(),
-)
+whole = longer["Llama, rotary positions"][beyond].mean()
+claim("17.window", all=whole, window=windowed, inside=of_llama[inside].mean())
 for size in (4, 8, 16):
     narrow = window_of_tokens(LONG, size).to(device())
     bits_of_narrow = bits_by_position(llama, LONG, narrow)[beyond].mean()
@@ -556,19 +553,15 @@ claim(
     rotary=bits["+ grouped queries"],
     far_rotary=study.scores("+ grouped queries", "with a window"),
     alibi=others.scores("ALiBi", "bits"),
-    far_alibi=others.scores("ALiBi", "bits of longer texts"),
     steep=others.scores("ALiBi, steeper", "bits"),
     far_steep=others.scores("ALiBi, steeper", "bits of longer texts"),
     none=others.scores("no positions", "bits"),
-    far_none=others.scores("no positions", "bits of longer texts"),
 )
 
 # %% [markdown]
-# The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
-# characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again. Turned
-# keys stay valid, as lecture 19 shows. A rotary model with a window computes each new character alone, from a cache that
-# does not grow.
+# The window costs no training and no parameter. GPT can read its last 64 characters again, the dashed line, as `write` does. But
+# then every character has another position, and all keys and values must be computed again. Turned keys stay valid, as lecture 19
+# shows: a rotary model with a window computes each new character alone, from a cache that does not grow.
 #
 # **Is there anything simpler?** The last claim puts rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
 # each score the distance times a slope of its head. **After 1,200 updates steep slopes, 1 to 1/8, beat rotation**, and need no
@@ -683,7 +676,7 @@ claim(
 # - **Longer texts.** Models are trained on short texts first and then, briefly, on long ones, with slower speeds: linear interpolation
 #   of the positions, or YaRN (Peng et al. 2023), which slows the slowest pairs most and the fastest not at all.
 # - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
-#   keeping four of them helps (Xiao et al. 2023; lecture 19, where you also make attention and writing cheaper without any change).
+#   keeping four of them helps (Xiao et al. 2023; lecture 19).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
 #   computed, and one small rotated key that all heads share: multi-head latent attention.
 # - **Norms** have come back: Qwen3 and Gemma 3 (2025) normalise each query and key by RMSNorm, too.
@@ -886,13 +879,8 @@ of_pairs = [
 figures.show_pairs(of_pairs, speeds, T, LONG)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "17.angles",
-    all=longer["Llama, rotary positions"][beyond].mean(),
-    cut=of_cut[beyond].mean(),
-    pair=of_pairs[3],
-    window=windowed,
-)
+cut = of_cut[beyond].mean()
+claim("17.angles", all=whole, cut=cut, pair=of_pairs[3], window=windowed)
 
 # %% [markdown]
 # So most of the harm is in the angles, and little in the number of keys. The bars hold one pair at a time, and one is enough: the pair

@@ -200,18 +200,19 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 #   megabyte if $T = 4{,}096$: too much.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** $T = 4{,}096$, $d = 64$, blocks of 128 queries. How many times fewer numbers move in tiles?
+# **Predict a number** (within a factor of 1.1). $T = 4{,}096$, $d = 64$, blocks of 128 queries. How many times fewer numbers move in
+# tiles?
 #
-# <details><summary>A. About 4 times.</summary>
+# <details><summary>4</summary>
 #
-# Yes: 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each, 17 million in all, and $4 \cdot 4096^2$ are 67 million. The ratio is 2 · 128 / 64,
+# The 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each, 17 million in all, and $4 \cdot 4096^2$ are 67 million. The ratio is 2 · 128 / 64,
 # whatever $T$ is: twice as many queries in fast memory halve the traffic.</details>
-# <details><summary>B. About 64 times: no table is moved at all.</summary>
+# <details><summary>128</summary>
 #
-# It is not, but keys and values are read again for each block.</details>
-# <details><summary>C. As many: each query still meets each key.</summary>
+# No table is moved at all, but keys and values are read again for each of 32 blocks, not once.</details>
+# <details><summary>1</summary>
 #
-# It meets it in fast memory, and one reading serves 128 queries.</details>
+# Each query still meets each key, but it meets it in fast memory, and one reading serves 128 queries.</details>
 
 # %%
 source(experiments.moved_in_tiles)
@@ -423,16 +424,16 @@ written = characters.decode(written[0].tolist())
 figures.show_authors(written, recorded.of_the_model(len(written)), n_prompt=16)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The draft proposes 4 tokens, each of which is accepted with probability 0.6, independently of the others. How
-# many tokens does one call yield on average?
+# **Predict a number** (within 0.05). The draft proposes 4 tokens, each of which is accepted with probability 0.6, independently of the
+# others. How many tokens does one call yield on average?
 #
-# <details><summary>A. About 2.3</summary>
+# <details><summary>2.31</summary>
 #
-# Yes: $1 + 0.6 + 0.6^2 + 0.6^3 + 0.6^4 = 2.31$. However many are drafted, it stays below $1 / (1 - 0.6) = 2.5$.</details>
-# <details><summary>B. 3.4: four times 0.6, and one.</summary>
+# $1 + 0.6 + 0.6^2 + 0.6^3 + 0.6^4 = 2.31$. However many are drafted, it stays below $1 / (1 - 0.6) = 2.5$.</details>
+# <details><summary>3.4</summary>
 #
-# A token counts only if all before it are accepted.</details>
-# <details><summary>C. Exactly 5</summary>
+# That is four times 0.6, and one. But a token counts only if all before it are accepted.</details>
+# <details><summary>5</summary>
 #
 # Only if all are accepted, in 13 % of the rounds.</details>
 
