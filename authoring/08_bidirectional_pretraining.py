@@ -88,20 +88,20 @@ for pair in known[:5]:
 # if each word is hidden from its own position only?
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A text has three words. Each layer replaces the state of each word by the mean of the states of the *other* two. How
-# much of the first word, $x_1$, is in its own state after two layers?
+# **Predict a number** (within 0.01). A text has three words. Each layer replaces the state of each word by the mean of the states of
+# the *other* two. With what weight is the first word, $x_1$, in its own state after two layers?
 #
-# <details><summary>A. Nothing: no layer lets a word look at itself.</summary>
+# <details><summary>0.5</summary>
+#
+# After one layer, the neighbours are $h_2 = (x_1 + x_3) / 2$ and $h_3 = (x_1 + x_2) / 2$. Their mean is $x_1 / 2 + x_2 / 4 +
+# x_3 / 4$: they hand the hidden word back, with the largest weight.</details>
+# <details><summary>0</summary>
 #
 # That is true of one layer: $h_1 = (x_2 + x_3) / 2$. But the second layer reads the states of the neighbours, and these have
 # seen $x_1$.</details>
-# <details><summary>B. A quarter.</summary>
+# <details><summary>0.25</summary>
 #
 # That is the weight of each *other* word: each is in only one of the two states that are averaged.</details>
-# <details><summary>C. A half.</summary>
-#
-# Yes. After one layer, the neighbours are $h_2 = (x_1 + x_3) / 2$ and $h_3 = (x_1 + x_2) / 2$. Their mean is $x_1 / 2 + x_2 / 4 +
-# x_3 / 4$: they hand the hidden word back, with the largest weight.</details>
 
 # %% [markdown]
 # So the answer must be hidden from *every* position. **ELMo** (2018) did it by two language models, stacks of LSTMs that read in
@@ -141,18 +141,22 @@ from course_lib.losses import corrupt
 corrupt = check("08.2", corrupt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** 15 % of the tokens of a long text are chosen. What percentage of its tokens *are* [MASK] after this procedure?
+# **Predict a number** (exactly). 15 % of the tokens of a long text are chosen. What percentage of its tokens *are* [MASK] after this
+# procedure?
 #
-# <details><summary>A. 15 %.</summary>
+# <details><summary>12</summary>
+#
+# It is 80 % of 15 %. In total, 13.5 % differ from the text, or slightly less, since a random token may be the right
+# one.</details>
+# <details><summary>15</summary>
 #
 # This is the percentage of tokens that are chosen.</details>
-# <details><summary>B. 12 %.</summary>
-#
-# Yes, 80 % of 15 %. In total, 13.5 % differ from the text, or slightly less, since a random token may be the right
-# one.</details>
-# <details><summary>C. 80 %.</summary>
+# <details><summary>80</summary>
 #
 # That is the percentage among the chosen tokens.</details>
+# <details><summary>13.5</summary>
+#
+# So many differ from the text, but some of them have become a random token.</details>
 
 # %% tags=["nbval-check-output"]
 texts = date_pairs.DateTexts.of(known)
