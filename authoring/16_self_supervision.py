@@ -270,20 +270,20 @@ def contrast(model, pair):
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Ten kinds of things stay in 40 windows, so about nine other views of a batch show the same kind as a given view: its
-# partner, and eight **false negatives**. Suppose
-# that an encoder knows the kind, and nothing else. What is its loss?
+# **Predict a number** (within 0.3). Ten kinds of things stay in 40 windows, so about nine other views of a batch show the same kind
+# as a given view: its partner, and eight **false negatives**. Suppose that an encoder knows the kind, and nothing else. What is its
+# loss, in nats?
 #
-# <details><summary>A. None: it has found what stays.</summary>
+# <details><summary>2.197</summary>
+#
+# A uniform guess among nine, $\log 9$, or a little less, since their number varies. Compare the end of the curve.</details>
+# <details><summary>4.37</summary>
+#
+# That is $\log 79$, the loss without any knowledge; the curve starts slightly above it.</details>
+# <details><summary>0</summary>
 #
 # For that, it would have to tell the partner from eight views of the same kind. Nothing that stays does, but where both views
 # are of the same photograph, one pair of four.</details>
-# <details><summary>B. About log 79, or 4.4: it has no labels.</summary>
-#
-# That is the loss without any knowledge; the curve starts slightly above it.</details>
-# <details><summary>C. About log 9, or 2.2.</summary>
-#
-# Yes: a uniform guess among nine, or a little less, since their number varies. Compare the end of the curve.</details>
 
 # %%
 torch.manual_seed(0)
@@ -923,7 +923,9 @@ claim(
 )
 
 # %% [markdown]
-# Words read in other company name most of what the network never saw, if less than of what it saw; made-up names hardly any.
+# Words read in other company name most of what the network never saw, if less than of what it saw; made-up names hardly any. A
+# classifier with one head for ten things and one for six colours would name such combinations, too, but somebody must draw up both
+# lists first. CLIP was told neither which word of a caption is a colour nor that there are four languages.
 # Translations lie together, even Russian ones, written in other letters: they name the same pictures.
 #
 # **See it.** Ten unseen photographs, one of each combination kept back, and their names: ten to choose from, not sixty.
