@@ -72,20 +72,24 @@ figures.show_edge_list(three, "ABC")
 
 
 # %% [markdown] tags=["predict"]
-# The mean of 13 readings has little noise: $1.5/\sqrt{13} \approx 0.4$ °C.
+# **Predict a number** (within 0.5). The mean of 13 readings has little noise: $1.5/\sqrt{13} \approx 0.4$ °C. Who always says the
+# mean of all rooms errs by 3 °C. By how many °C does the mean of 13 err, over all hundred buildings?
 #
-# **Predict.** How large is its error, over all hundred buildings?
+# <details><summary>2.8</summary>
 #
-# <details><summary>A. About 0.4 °C: the rest averages out.</summary>
+# The three right ones are 3/13 of the sum, so 10/13 of the difference remain: 2.3 °C. The six in its own room bring in 6/13 of a
+# temperature that has nothing to do with the question, 1.4 °C; the other four, of two rooms, and the noise bring in 0.8 °C.
+# Together these are $\sqrt{2.3^2 + 1.4^2 + 0.8^2} \approx 2.8$ °C. The measured error is slightly larger, since not every sensor has
+# three right ones.</details>
+# <details><summary>0.4</summary>
 #
-# The noise does. But the rooms are not the same, and most of the 13 are in another one.</details>
-# <details><summary>B. About 1 °C: three of the 13 are right.</summary>
+# The noise averages out. But the rooms differ, and ten of the 13 are in another one.</details>
+# <details><summary>1.0</summary>
 #
-# Their mean alone errs by 1 °C. But ten others are added to it.</details>
-# <details><summary>C. Almost 3 °C: hardly less than if it always said the mean of all rooms.</summary>
+# Three of the 13 are right, and their mean alone errs by 1 °C. But ten others are added to it.</details>
+# <details><summary>4.6</summary>
 #
-# Yes. Three sensors in 13 pull it the right way, by a quarter of the difference; the ten others measure rooms that have nothing to
-# do with the question.</details>
+# So much errs a single reading: the difference of two rooms, and its noise. In the mean of 13, three are in the right one.</details>
 
 
 # %%
@@ -720,18 +724,19 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # quarrelled; the club split, and every member took a side. We are given the sides of the two *leaders* only. The features of a
 # member only identify it: a row of the identity matrix.
 #
-# **Predict.** Two layers at each member, without the edges, learn the sides of the two leaders. How many of the other 32 members do
-# they classify correctly?
+# **Predict a number** (within 4). Two layers at each member, without the edges, learn the sides of the two leaders. Half of the
+# other 32 members are on either side. How many of them do they classify correctly, on average over many trainings?
 #
-# <details><summary>A. Nearly all: there are more parameters than members.</summary>
+# <details><summary>16</summary>
 #
-# Training changes only the weights that multiply the features of the two leaders.</details>
-# <details><summary>B. Few: most are on the wrong side.</summary>
+# For all others the prediction depends on random initial weights, so half are right. What is known about them is in the
+# edges.</details>
+# <details><summary>32</summary>
 #
-# That would need information, too: exchange the sides, and most would be right.</details>
-# <details><summary>C. About half.</summary>
+# There are enough parameters. But training changes only the weights that multiply the features of the two leaders.</details>
+# <details><summary>0</summary>
 #
-# Yes: for all others the prediction depends on random initial weights. What is known about them is in the edges.</details>
+# To be wrong about all would need information, too: exchange the sides, and all would be right.</details>
 
 # %% [markdown]
 # With the edges, the two labels travel from neighbour to neighbour. `ClubGAT` has two layers of your function; without edges, each

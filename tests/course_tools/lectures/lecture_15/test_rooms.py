@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_tools.lectures.lecture_15 import rivals, rooms
+from course_tools.notebook.prediction_options import prediction
 
 
 @pytest.fixture
@@ -63,6 +64,16 @@ def test_a_filter_that_knows_the_room_errs_less_than_a_mean_and_more_neighbours_
     assert rooms.error(graph.targets, graph) == 0
     assert torch.equal(graph.targets, larger.targets)
     assert larger.edges.shape[1] * 13 == graph.edges.shape[1] * 25
+
+
+def test_the_unseen_buildings_err_by_the_numbers_of_the_first_prediction():
+    graph, asked = rooms.unseen_buildings(), prediction("15.p1")
+    averaged = rooms.filtered(graph, torch.ones(graph.edges.shape[1]))
+    in_the_right_room = rooms.filtered(graph, rooms.from_the_duct(graph))
+    assert asked.accepts(f"{rooms.error(averaged, graph):.3f}")
+    _, _, few, one = (float(option.text) for option in asked.options)
+    for number, predicted in ((few, in_the_right_room), (one, graph.features[:, 0])):
+        assert rooms.error(predicted, graph) == pytest.approx(number, abs=0.05)
 
 
 def test_new_buildings_depend_on_the_seed():
