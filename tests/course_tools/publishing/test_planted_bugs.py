@@ -43,7 +43,7 @@ PLANTED = {
 @pytest.mark.parametrize(("number", "file", "right", "wrong", "exercise"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_bug_fails_the_solution(tmp_path, number, file, right, wrong, exercise):
     (lecture,) = lectures(REPOSITORY, [number])
-    for package in ("course_lib", "course_tools"):
+    for package in ("course_lib", "course_tools", "authoring/studies"):
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml", "tests/nbval_sanitize.cfg", lecture.name(lecture.solution)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
