@@ -4,10 +4,10 @@
     says = "With positions, {positions} of the new dates are right; without, {zero}."
     holds = ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"]
 
-`{positions:%}` shows a share of 1 in per cent. Where several values are not those of seeds, `repeated = "draws of labels"` says
-what was repeated. `predicted = "05.p4"` names the prediction of its last number: a student who made it reads "You said 0.5".
-The notebook, the tests and the pages read the file here. All conditions in `holds` must hold; `conditions` says what they may
-contain.
+`{positions:%}` shows a share of 1 in per cent, `{sizes:each}` all numbers of a list, not their range. Where several values are
+not those of seeds, `repeated = "draws of labels"` says what was repeated. `predicted = "05.p4"` names the prediction of its
+last number: a student who made it reads "You said 0.5". The notebook, the tests and the pages read the file here. All
+conditions in `holds` must hold; `conditions` says what they may contain.
 """
 
 import difflib
@@ -38,8 +38,11 @@ class ClaimStatement:
         if not self.says.strip() or not self.holds:
             raise ValueError("it needs `says`, a sentence, and `holds`, a list with at least one condition.")
         for _, name, form, conversion in Formatter().parse(self.says):
-            if name is not None and (not name.isidentifier() or form not in ("", "%") or conversion):
-                raise ValueError(f"braces in `says` contain the name of a value, with :% for a share, and no more: {{{name}}}.")
+            if name is not None and (not name.isidentifier() or form not in ("", "%", "each") or conversion):
+                raise ValueError(
+                    "braces in `says` contain the name of a value, with :% for a share or :each for all numbers of a list, and "
+                    f"no more: {{{name}}}."
+                )
         for condition in self.holds:
             if not conditions.names(condition):
                 raise ValueError(f"the condition `{condition}` names no measured value.")
@@ -50,9 +53,9 @@ class ClaimStatement:
         return [name for _, name, _, _ in Formatter().parse(self.says) if name is not None]
 
     @property
-    def shares(self) -> set[str]:
-        """The names of the values that the sentence shows in per cent."""
-        return {name for _, name, form, _ in Formatter().parse(self.says) if name is not None and form == "%"}
+    def forms(self) -> dict[str, str]:
+        """How the sentence shows each of its values: "%", "each" or ""."""
+        return {name: form or "" for _, name, form, _ in Formatter().parse(self.says) if name is not None}
 
     def filled(self, shown: Mapping[str, str]) -> str:
         """Return the sentence with its values in words."""

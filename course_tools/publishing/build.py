@@ -1,7 +1,7 @@
 """`course build`: authoring → lectures and solutions, docs/companion.md and the numbers of the README.
 
 Building twice changes nothing. A solution is executed only if its code, or a record of the lecture's studies, differs from the
-committed one; otherwise its outputs are kept.
+committed one; otherwise its outputs are kept, and its claims stated anew from `claims.toml`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from course_tools.publishing import diagram_cells, measured
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
-from course_tools.publishing.outputs import failures, fit_to_commit, take_outputs
+from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
@@ -111,7 +111,8 @@ def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built
     if not lecture.solution.exists():
         return Built(lecture, fresh, complete=False)
     same_code = take_outputs(fresh, earlier[-1])
-    return Built(lecture, fresh, complete=same_code and not failures(fresh))
+    held = all(made["held"] for made in claims(fresh))
+    return Built(lecture, fresh, complete=same_code and held and not failures(fresh))
 
 
 def text(notebook: NotebookNode) -> str:

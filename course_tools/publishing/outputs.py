@@ -7,6 +7,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from course_tools.notebook.claim import measured, output_of, table_of
+
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -24,6 +26,21 @@ def claims(notebook: NotebookNode) -> list[dict]:
     """Return the claims in the outputs of a notebook, in order, each with id, text, values, holds (the conditions), held."""
     shown = (output.get("metadata", {}).get("course_claim") for cell in code_cells(notebook) for output in cell.outputs)
     return list({claim["id"]: dict(claim) for claim in shown if claim}.values())
+
+
+def state_claims_anew(notebook: NotebookNode) -> None:
+    """Write the claims of a notebook, and its ledger, as `claims.toml` states them now; the measured values stay.
+
+    Raises:
+        ValueError: a statement is missing, malformed, or names other values.
+    """
+    for output in (output for cell in code_cells(notebook) for output in cell.outputs):
+        if made := output.get("metadata", {}).get("course_claim"):
+            again = measured(made["id"], made["values"])
+            output.metadata["course_claim"], output.data = again, output_of(again)
+    for cell in code_cells(notebook):
+        if "ledger" in tags(cell) and cell.outputs:
+            cell.outputs[-1].data = table_of(claims(notebook))
 
 
 def failures(notebook: NotebookNode) -> list[str]:
@@ -71,6 +88,7 @@ def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
 
     Returns whether they are. Comments, line breaks and docstrings of functions and classes are not part of the code, unless the
     cell shows a traceback. Predictions and diagrams do not count: a draft has their outputs, which depend on no execution.
+    Claims are stated anew, with the values that were measured.
     """
     new, old = (
         [cell for cell in code_cells(notebook) if not {"diagram", "predict"} & set(tags(cell))]
@@ -82,6 +100,10 @@ def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
         return False
     for to, of in zip(new, old, strict=True):
         to.outputs = of.outputs
+    try:
+        state_claims_anew(fresh)
+    except ValueError:  # the statement names another value, or is gone
+        return False
     for i, cell in enumerate((cell for cell in code_cells(fresh) if cell.source.strip()), start=1):
         cell.execution_count = i
     return True

@@ -8,6 +8,7 @@ import jaxtyping
 import pytest
 
 from course_tools.bank import exercise, exercises
+from course_tools.notebook import claim_statements
 from tests.rule import for_each
 
 SAMPLE = ("04.1", "04.2", "07.6")
@@ -97,8 +98,9 @@ The end.
 
 
 @pytest.fixture
-def course(tmp_path: Path) -> Path:
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a course with only lecture 04, unbuilt."""
+    monkeypatch.setattr(claim_statements, "FOLDER", ROOMS)
     (tmp_path / "authoring").mkdir()
     (tmp_path / "docs").mkdir()
     listed = (REPOSITORY / "docs" / "decks.toml").read_text(encoding="utf-8")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
 
+from course_tools.notebook import claim_statements
+from course_tools.notebook.claim import measured, output_of
 from course_tools.publishing.outputs import claims, first_line, fit_to_commit, portable, take_outputs
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -64,6 +66,35 @@ def test_outputs_are_taken_over_only_where_the_code_is_the_same():
     assert fresh.cells[0].execution_count == 1
     assert not take_outputs(new_notebook(cells=[new_code_cell("2")]), old)
     assert not take_outputs(new_notebook(cells=[new_code_cell("1"), new_code_cell("1")]), old)
+
+
+def test_a_claim_is_stated_anew_without_being_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(claim_statements, "FOLDER", tmp_path)
+    (tmp_path / "lecture_04").mkdir()
+
+    def state(says, holds):
+        text = f'[a]\nsays = "{says}"\nholds = ["{holds}"]\n'
+        (tmp_path / "lecture_04" / "claims.toml").write_text(text, encoding="utf-8")
+
+    def taken():
+        fresh = new_notebook(cells=[new_code_cell("claim()"), new_code_cell("ledger()", metadata={"tags": ["ledger"]})])
+        return fresh if take_outputs(fresh, old) else None
+
+    state("It is {x}.", "min(x) > 1")
+    made = measured("04.a", {"x": [2, 3]})
+    outputs = [[shown(output_of(made), {"course_claim": made})], [shown({"text/plain": "old"})]]
+    old = new_notebook(cells=[new_code_cell("claim()", outputs=outputs[0], execution_count=1)])
+    old.cells.append(new_code_cell("ledger()", outputs=outputs[1], execution_count=2))
+
+    state("It was {x:each}.", "min(x) > 1.5")
+    again = taken()
+    assert [made["text"] for made in claims(again)] == ["It was (2, 3)."]
+    assert "It was" in again.cells[0].outputs[0].data["text/html"]
+    assert "above 1.5" in again.cells[1].outputs[0].data["text/plain"]
+    state("It is {x}.", "min(x) > 2.5")
+    assert not claims(taken())[0]["held"]
+    state("It is {y}.", "y > 1")
+    assert taken() is None
 
 
 @pytest.mark.parametrize(
