@@ -1,11 +1,12 @@
 """What the tests of grading share: one engine for all of them, and notebooks made of cells."""
 
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from course_tools.bank import exercise
+from course_tools.bank import exercise, exercises
 from course_tools.checks import Exercise
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import handed_out
@@ -20,6 +21,18 @@ def engine() -> Iterator[Engine]:
         pytest.skip("nothing is graded on Windows")
     with Engine() as started:
         yield started
+
+
+@pytest.fixture
+def started_quickly(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes with a stand-in are forks of one that has imported everything; in other tests they start as in a real run."""
+    if sys.platform == "linux" and not request.node.get_closest_marker("slow"):
+        context = multiprocessing.get_context("forkserver")
+        lectures = (f"course_tools.bank.lecture_{item.lecture}.{item.reference.__name__}" for item in exercises())
+        context.set_forkserver_preload(
+            ["course_tools.grading.batch", "tests.course_tools.grading.student_notebooks", *lectures]
+        )
+        monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
 
 
 @pytest.fixture

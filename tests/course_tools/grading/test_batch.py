@@ -45,6 +45,7 @@ def graded(path: Path, out: Path, options: GradingOptions = OPTIONS):
         return {item.submission.student.id: item for item in grade_all(intake.submissions, journal, options)}
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
     path = school(
         tmp_path / "in",
@@ -67,6 +68,7 @@ def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
     assert len(keys) == len(set(keys)) == 5  # what failed is not noted, and so is tried again the next time
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_what_is_in_the_journal_is_not_graded_again(tmp_path):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
     first = graded(path, tmp_path / "j")
@@ -147,6 +149,7 @@ def test_a_second_grading_into_the_same_folder_is_refused(tmp_path):
         Journal(tmp_path / "j")
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_a_full_disk_says_so_and_keeps_what_was_done(tmp_path, monkeypatch):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"), bob=notebook(e1="# earns 5"))
     real, calls = os.fsync, []
@@ -165,6 +168,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_done(tmp_path, monkeypatch):
     assert {id: item.result.points for id, item in found.items()} == {"ada": 12, "bob": 5}
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"), eve=notebook(e1="# earns 1"))
     with handed_in(path) as intake, Journal(tmp_path / "j") as journal:
@@ -226,6 +230,7 @@ def test_a_notebook_that_stalls_is_killed_and_costs_the_others_nothing(tmp_path,
     assert time.monotonic() - begun < 600.0
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_one_student_cannot_have_slow_notebooks_graded_for_hours(tmp_path):
     """Forty notebooks whose answers end just before their limits would take half a day."""
     path = tmp_path / "in"

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -307,6 +308,7 @@ def test_isolation_that_is_required_and_missing_stops_at_once(monkeypatch):
         "course_tools.grading.judge_notebook.measure_isolation",
         lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",)),
     )
+    monkeypatch.setattr("course_tools.grading.judge_notebook.Sandbox", lambda: SimpleNamespace(close=lambda: None))
     with pytest.raises(NotIsolated, match=r"Isolation is required.*Landlock.*read core\.py"), Engine(require_isolation=True):
         pass
     with Engine() as weak:

@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import multiprocessing
 import shutil
-import sys
 import zipfile
 
 import pytest
@@ -23,15 +21,7 @@ from tests.course_tools.grading.report.test_flags import DISGUISED, ODD
 from tests.course_tools.grading.student_notebooks import ROOT, Refusing, StandIn, notebook
 
 OPTIONS = GradingOptions(StandIn, ROOT)
-
-
-@pytest.fixture(autouse=True)
-def started_quickly(request, monkeypatch):
-    """Processes with a stand-in are forks of one that has imported everything; in test_batch.py they start as in a real run."""
-    if sys.platform == "linux" and not request.node.get_closest_marker("slow"):
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["course_tools.grading.batch", StandIn.__module__])
-        monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+pytestmark = pytest.mark.usefixtures("started_quickly")
 
 
 @pytest.fixture

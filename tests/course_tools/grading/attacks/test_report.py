@@ -172,6 +172,7 @@ def test_every_page_lies_where_pages_lie(graded):
     assert json.loads((graded / "report.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.usefixtures("started_quickly")
 def test_the_terminal_is_left_alone(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     for name in NAMES:
