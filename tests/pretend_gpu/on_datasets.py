@@ -7,21 +7,13 @@ import torch
 from torch import Tensor
 
 from course_lib import datasets as D
-from course_lib.datasets.digit_scenes import ink_edges
 from course_lib.training import batches
 from tests.pretend_gpu.ran import never_ran
 
 SIZES, SEED = (7, 3, 2), 1
 
 
-def pictures() -> tuple[Tensor, Tensor]:
-    """Digits with an axis for the colour, and their labels."""
-    found = D.digits()
-    return found.images[:, None], found.labels
-
-
 MAKES = {
-    "digit_scenes": lambda: D.digit_scenes(D.LabelledImages(*(x[:20] for x in pictures())), 3, SEED),
     "digits": D.digits,
     "karate_club": D.karate_club,
     "les_miserables": D.les_miserables,
@@ -39,7 +31,6 @@ TAKES = {
     "warp": (D.warp, IMAGES, torch.eye(2).repeat(5, 1, 1) * 0.8, torch.full((5, 2), 0.1)),
     "recolour": (lambda x, a, b, c: D.recolour(x, D.colour_matrix(a, b, c)), IMAGES, *torch.rand(3, 5)),
     "resize": (lambda x: D.resize(x, (3, 4)), IMAGES),
-    "ink_edges": (ink_edges, IMAGES.round()),
     "few_of_each": (lambda y: D.few_of_each(y, 2, SEED), torch.arange(12) % 3),
     "walks": (lambda orders: D.walks(orders, 4, seed=SEED), D.secret_orders(*SIZES, seed=SEED).train),
 }

@@ -1,6 +1,5 @@
-"""Judge detectors: average precision, non-maximum suppression, boxes for each object; scenes of digits for the build task."""
+"""Judge detectors: average precision, non-maximum suppression, boxes for each object."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,10 +7,9 @@ import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
+from course_lib.datasets import Scenes
 from course_lib.metrics import mean_average_precision
 from course_lib.primitives import iou, to_corners
-from course_tools.notebook.device import device
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Thresholds of suppression, of which a rival gets the best."""
@@ -154,23 +152,6 @@ def told_apart(found: Detections, made: Scenes, overlap: float = 0.5, least: flo
             nearest = fits[fits.amax(1) > overlap].argmax(1)
             pairs, two, apart = pairs + 1, two + (len(nearest) > 1), apart + (len(nearest.unique()) > 1)
     return ToldApart(pairs, two, apart)
-
-
-def scenes(which: Sequence[int], n: int, seed: int, size: int = 24, fewest: int = 1, most: int = 3) -> Scenes:
-    """Place some of the handwritten digits on n canvases of size × size pixels, on the device.
-
-    Args:
-        which: indices of the digits to choose from.
-        n: number of scenes.
-        seed: determines all scenes.
-        size: height and width of a scene.
-        fewest: minimum number of digits in a scene.
-        most: maximum number of digits in a scene.
-    """
-    images, labels = digits()
-    chosen = torch.tensor(which)
-    pictures = LabelledImages(images[chosen][:, None], labels[chosen])
-    return Scenes(*(part.to(device()) for part in digit_scenes(pictures, n, seed, (size, size), (fewest, most))))
 
 
 def objects(made: Scenes, i: int) -> tuple[Tensor, list[str]]:

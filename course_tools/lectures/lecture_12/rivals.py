@@ -10,7 +10,7 @@ from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import SetLoss, match, matching_cost, set_loss
 from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
 from course_lib.primitives import giou, iou, to_corners
-from course_tools.lectures.lecture_12.crowds import N_KINDS, SIDE
+from course_tools.bank.drawn_crowds import N_KINDS, SIDE
 
 CELLS, WIDTH = 4, 64
 """Cells in a row of the map of features, each with one query; features of a cell."""

@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import Scenes
 from course_lib.primitives import giou, iou
-from course_tools.lectures.lecture_12.crowds import draw_crowds
+from course_tools.bank.drawn_crowds import draw_crowds
 from course_tools.lectures.lecture_12.detections import Detections
 from course_tools.lectures.lecture_12.figures import (
     show_detections,

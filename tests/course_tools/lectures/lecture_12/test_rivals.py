@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from course_lib.datasets import Scenes
-from course_tools.lectures.lecture_12.crowds import draw_crowds
+from course_tools.bank.drawn_crowds import draw_crowds
 from course_tools.lectures.lecture_12.detections import Detections, ap50, suppressed
 from course_tools.lectures.lecture_12.rivals import (
     CrowdDetector,

@@ -3,14 +3,14 @@
 import torch
 
 from course_lib.primitives import iou, to_corners
-from course_tools.lectures.lecture_12 import crowds
-from course_tools.lectures.lecture_12.crowds import MOST, N_KINDS, SIDE, draw_crowds
+from course_tools.bank import drawn_crowds
+from course_tools.bank.drawn_crowds import MOST, N_KINDS, SIDE, draw_crowds
 
 
 def test_a_creature_touches_its_box_and_has_rows_of_one_colour_each(monkeypatch):
     """Upright, without papers: the first row of a creature of kind 1 is a line of ink; the third has another colour."""
-    monkeypatch.setattr(crowds, "LEAN", 0.0)
-    monkeypatch.setattr(crowds, "PAPERS", 0)
+    monkeypatch.setattr(drawn_crowds, "LEAN", 0.0)
+    monkeypatch.setattr(drawn_crowds, "PAPERS", 0)
     made = draw_crowds(40, seed=0, pairs=0.0)
     chosen = ((made.classes >= 0).sum(1) == 1) & (made.classes[:, 0] == 1)
     differ = []
@@ -25,7 +25,7 @@ def test_a_creature_touches_its_box_and_has_rows_of_one_colour_each(monkeypatch)
 
 
 def test_leaning_creatures_stay_inside_and_their_boxes_hold_their_ink(monkeypatch):
-    monkeypatch.setattr(crowds, "LEAN", 1.5)
+    monkeypatch.setattr(drawn_crowds, "LEAN", 1.5)
     corners = to_corners(draw_crowds(200, seed=1).boxes)
     assert corners.min() > -1e-5
     assert corners.max() < 1 + 1e-5
@@ -35,7 +35,7 @@ def test_leaning_creatures_stay_inside_and_their_boxes_hold_their_ink(monkeypatc
         torch.tensor([[10.0, 20.0]] * 2),
         [0, torch.pi / 2],
     )
-    upright, turned = crowds._creature(kind, centre, size, torch.tensor(turn))[0]
+    upright, turned = drawn_crowds._creature(kind, centre, size, torch.tensor(turn))[0]
     assert torch.equal(turned, upright.rot90(-1)) or torch.equal(turned, upright.rot90(1))
     rows, columns = (upright.any(axis).nonzero() for axis in (1, 0))
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (11, 20, 6, 25)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from course_lib.datasets import Scenes, photographs
-from course_tools.notebook.device import device
 
 SIDE, N_KINDS, MOST, PAPERS = 32, 2, 4, 4
 """Side of a scene in pixels, kinds of creatures, the most creatures in a scene, and papers in each."""
@@ -21,8 +20,8 @@ LEAN = 0.25
 _DRAWINGS = (".#.#. ##### #.#.# ##### #.#.#", "##### #.#.# ##### .###. ##.##")
 
 
-def draw_crowds(n: int, seed: int, unseen: bool = False, pairs: float = 0.5) -> Scenes:
-    """Draw n scenes (n, 3, 32, 32) of one to four creatures, on the device of the notebook; the lists have a random order.
+def draw_crowds(n: int, seed: int, unseen: bool = False, pairs: float = 0.5, device: torch.device | str = "cpu") -> Scenes:
+    """Draw n scenes (n, 3, 32, 32) of one to four creatures; the lists have a random order.
 
     One or two creatures stand in different quarters of a scene, over papers; each may have a smaller one of its kind in front.
 
@@ -31,6 +30,7 @@ def draw_crowds(n: int, seed: int, unseen: bool = False, pairs: float = 0.5) -> 
         seed: decides everything that is drawn.
         unseen: use a third of each photograph that no other scenes contain.
         pairs: how often a creature has another in front of it.
+        device: where the scenes go; they are drawn on the CPU.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -65,7 +65,7 @@ def draw_crowds(n: int, seed: int, unseen: bool = False, pairs: float = 0.5) -> 
     images = (images + 0.03 * torch.randn(images.shape, generator=generator)).clamp(0, 1)
     order = rand(n, MOST).masked_fill(classes < 0, 2.0).argsort(1)
     parts = images, classes.gather(1, order), boxes.gather(1, order[..., None].expand(-1, -1, 4))
-    return Scenes(*(part.to(device()) for part in parts))
+    return Scenes(*(part.to(device) for part in parts))
 
 
 def _painted(images: Tensor, where: Tensor, colours: Tensor) -> Tensor:
