@@ -138,6 +138,9 @@ NUMBERS = {
     "10.p3": (1 + 3 * 2) ** 2,
     "11.p2": (16 * 16) ** 2,
     "11.p6": 100 / 4,
+    "12.p1": 1,  # all six boxes overlap the first one kept
+    "12.p2": min(-2.6 + 0.3, -2.2 - 0.9),
+    "12.p5": 0.5 / (0.5 + 0.5 * 0.5),
     "13.p2": float(_reach(TokenMixing(32, 64), torch.ones(1, 32, 48))),
     "13.p4": 1 - 0.5,  # either guess, where half of the patches differ
     "14.p1": (12 * 256**2 + 2 * 256 * 4_096) / (12 * 256**2 + 2 * 256 * 64),
