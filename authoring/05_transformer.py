@@ -868,8 +868,8 @@ show(
 claim("05.y", equal=shares[0], small=shares[1], both=shares[2])
 
 # %% [markdown]
-# The ratio counts: with both divided by 8, half the updates convert more dates than with small positions alone. If a Transformer of
-# your own seems not to train, compare the norms of its embeddings and positions.
+# Mostly it is the ratio: with both divided by 8, half the updates convert more dates than with small positions alone, though fewer
+# than at full size. If a Transformer of your own seems not to train, compare the norms of its embeddings and positions.
 #
 # ## 11 Pre-norm
 #
