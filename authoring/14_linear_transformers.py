@@ -522,7 +522,8 @@ claim(
 #   negative, as with elu + 1 and squares, a constant in its place does nearly as well. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** What is the limit of the leaks for a head of 16, and of 32? Then train the identity with each:
+# **Try it.** Is it the sign? Take the 1 off elu + 1: `recall("elu", with_features(F.elu, divides=False))[1]`. (It recalls about as
+# much as the identity.) What is the limit of the leaks for a head of 16, and of 32? Then train the identity with each:
 # `recall("identity", with_features(identity, divides=False), d_head=16)[1]`. (0.18 and 0.)
 
 # %% [markdown]
