@@ -51,6 +51,20 @@ IN_WORDS = [
     for language in LANGUAGES
 ]
 """The 60 names in each language; that of kind k in colour c is the one of number 6 k + c."""
+WORDS = {
+    **{
+        thing.partition(":")[0]: range(6 * kind, 6 * kind + 6)
+        for language in LANGUAGES
+        for kind, thing in enumerate(_THINGS[language].split())
+    },
+    **{
+        word: range(colour, 60, 6)
+        for language in LANGUAGES
+        for forms in _COLOURS[language].values()
+        for colour, word in enumerate(forms.split())
+    },
+}
+"""Each word of the names, such as "Stern" or "roter" -> the numbers of all names with that thing or colour."""
 LETTERS = "".join(sorted({letter for names in IN_WORDS for name in names for letter in name}))
 LONGEST = max(len(name) for names in IN_WORDS for name in names)
 

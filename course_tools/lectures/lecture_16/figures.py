@@ -240,7 +240,7 @@ def show_photos_and_names(photos: Tensor, names: Sequence[str], cosines: Tensor)
     )
 
 
-def show_retrieved(photos: Mapping[str, Tensor], shown: Mapping[str, str]) -> None:
+def show_retrieved(photos: Mapping[str, Tensor], shown: Mapping[str, Sequence[str]]) -> None:
     """Draw for each query the photographs nearest to it, (n, 3, H, W), a query in each row; the text says what they show."""
     figure = Figure(figsize=(6.0, 0.55 * len(photos)), layout="constrained")
     rows = figure.subplots(len(photos), 2, squeeze=False, width_ratios=(1, 3))
@@ -249,10 +249,8 @@ def show_retrieved(photos: Mapping[str, Tensor], shown: Mapping[str, str]) -> No
         left.axis("off")
         right.imshow(_grid(nearest.cpu()[None], gap=1).numpy())
         right.axis("off")
-    show(
-        figure,
-        alt=f"The nearest photographs to each of {len(photos)} texts: {'; '.join(f'{q}: {s}' for q, s in shown.items())}.",
-    )
+    said = "; ".join(f"{query}: {', '.join(names)}" for query, names in shown.items())
+    show(figure, alt=f"The photographs nearest to each of {len(photos)} texts show, {said}.")
 
 
 # A figure of a masked autoencoder.

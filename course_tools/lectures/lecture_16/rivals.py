@@ -1,6 +1,6 @@
 """What could name the thing in a window from ten labels instead of SimCLR: a network, pseudo-labels, neighbours, regression.
 
-All learn from the same four photographs of each window.
+All learn from the same four photographs of each window. Instead of a small CLIP, a classifier of things and of colours.
 """
 
 import math
@@ -31,6 +31,19 @@ def encoder() -> nn.Sequential:
 def classifier() -> nn.Sequential:
     """Create the encoder with a linear layer for the ten things."""
     return nn.Sequential(encoder(), nn.Linear(64, 10))
+
+
+def two_heads() -> nn.Module:
+    """Create a classifier of things and of colours, of the small CLIP's size: ten and six logits, (B, 16)."""
+    see = nn.Sequential(ConvNet(3, (32, 64, 128)), nn.AdaptiveMaxPool2d(1), nn.Flatten())
+    return nn.Sequential(see, nn.Linear(128, 16))
+
+
+def from_both_labels(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Compute the cross-entropies of the thing and of the colour; name 6 k + c is that of thing k in colour c."""
+    photos, names = batch
+    things, colours = model(photos).split([10, 6], dim=1)
+    return F.cross_entropy(things, names // 6) + F.cross_entropy(colours, names % 6)
 
 
 def photo_in_new_colours(photos: Tensor, generator: torch.Generator) -> Tensor:

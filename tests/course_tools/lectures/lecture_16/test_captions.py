@@ -16,6 +16,15 @@ def test_each_combination_has_a_name_of_its_own_in_each_language():
     assert captions.IN_WORDS[2][57] == "tijeras turquesas"
 
 
+def test_each_word_of_a_name_means_that_name_and_all_others_of_its_thing_or_colour():
+    for language in captions.IN_WORDS:
+        for number, name in enumerate(language):
+            assert [number in captions.WORDS[word] for word in name.split()] == [True, True]
+    assert {word for language in captions.IN_WORDS for name in language for word in name.split()} == set(captions.WORDS)
+    assert list(captions.WORDS["Herz"]) == [6, 7, 8, 9, 10, 11]
+    assert list(captions.WORDS["azul"]) == list(captions.WORDS["blaue"]) == [4, 10, 16, 22, 28, 34, 40, 46, 52, 58]
+
+
 def test_the_colour_is_that_of_the_ground_whatever_the_ink():
     hues = torch.tensor([0.0, 0.07, 0.1, 0.5, 0.66, 0.99])
     photos = torch.zeros(6, 4, 3, 2 * CELL, 3 * CELL)

@@ -103,8 +103,10 @@ def test_the_text_counts_the_photographs_that_are_nearest_to_their_name(capsys):
 
 
 def test_each_query_has_a_row_of_photographs(capsys):
-    show_retrieved({"blue": torch.rand(4, 3, 24, 36), "sol": torch.rand(4, 3, 24, 36)}, {"blue": "blue sun", "sol": "red sun"})
-    assert "each of 2 texts: blue: blue sun; sol: red sun" in capsys.readouterr().out
+    show_retrieved(
+        {"blue": torch.rand(4, 3, 24, 36), "sol": torch.rand(4, 3, 24, 36)}, {"blue": ["blue sun"], "sol": ["red sun", "sun"]}
+    )
+    assert "each of 2 texts show, blue: blue sun; sol: red sun, sun." in capsys.readouterr().out
 
 
 def test_the_error_of_what_was_hidden_is_named(capsys):

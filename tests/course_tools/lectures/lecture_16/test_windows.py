@@ -1,5 +1,8 @@
 """One thing stays in the four photographs of a window, and the rivals learn from the views and labels that they are given."""
 
+import math
+
+import pytest
 import torch
 from torch import nn
 
@@ -82,3 +85,11 @@ def test_a_classifier_is_judged_by_the_first_photograph():
     batch = next(rivals.with_unlabelled(windows, torch.arange(10), seed=0))
     assert [len(part) for part in batch] == [40, 40, 40, 40]
     assert rivals.from_labels(rivals.classifier(), batch[2:]).item() > 0
+
+
+def test_two_heads_answer_for_the_thing_and_for_the_colour():
+    assert rivals.two_heads()(draw_windows(3, seed=0).photos[:, 0]).shape == (3, 16)
+    logits = torch.zeros(2, 16)
+    logits[0, 3] = logits[1, 10 + 5] = 99.0  # sure of thing 3, and sure of colour 5
+    loss = rivals.from_both_labels(lambda photos: logits, (None, torch.tensor([6 * 3 + 2, 6 * 7 + 5])))
+    assert loss.item() == pytest.approx((math.log(6) + math.log(10)) / 2, rel=1e-5)
