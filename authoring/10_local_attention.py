@@ -398,7 +398,7 @@ figures.show_restored(restored, large)
 # %% [markdown] tags=["predict"]
 # Now stronger rivals, each over the same windows of 5 × 5: a **depth-wise separable convolution** and two convolutions of
 # 3 × 3, with about as many parameters and updates; and two filters that learn nothing, the median of each window, and the
-# bilateral filter of section 1. Its two widths, of distance and of colour, are the best of twenty pairs on other images.
+# bilateral filter of section 1. Its two widths, of distance and of colour, are the best of 24 pairs on other images.
 #
 # **Predict.** Which of them comes closest to local attention?
 #
@@ -425,7 +425,8 @@ for name, make in (("separable", rivals.separable), ("3 × 3 twice", rivals.stac
 found["convolution"] = quality(convolution)
 found["median"] = quality(lambda x: rivals.median(x, 5))
 points = {name: [score] for name, score in found.items()}
-show_seeds(points, "dB", "new stained glass", {"noisy": decibels(noisy, clean)})
+level = {"noisy": decibels(noisy, clean)}
+show_seeds(points, "quality, dB", "new stained glass", level)
 
 # %% tags=["nbval-check-output"]
 best = max(found[name] for name in ("separable", "3 × 3 twice", "convolution"))

@@ -55,7 +55,7 @@ def bilateral_filter(images: Tensor, size: int, near: float, alike: float, itsel
 
 def best_bilateral_filter(noisy: Tensor, clean: Tensor, size: int, itself: bool = True) -> tuple[float, float]:
     """Return the standard deviations (near, alike) of the bilateral filter with the least squared error."""
-    tried = [(near, alike) for near in (1.0, 1.5, 2.0, 3.0) for alike in (0.3, 0.4, 0.5, 0.6, 0.7)]
+    tried = [(near, alike) for near in (1.0, 1.5, 2.0, 3.0) for alike in (0.3, 0.4, 0.5, 0.6, 0.7, 0.85)]
     return min(tried, key=lambda widths: F.mse_loss(bilateral_filter(noisy, size, *widths, itself), clean).item())
 
 

@@ -96,7 +96,7 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
         figure,
         alt="The rooms of a building, coloured by their temperatures, and its sensors, coloured by a temperature of their own. "
         f"Root mean squared error over the building, in °C: {said}. The star receives from twelve others and itself, "
-        f"{int(inside.sum())} in the framed room that its air comes from (lines) and {int((~inside).sum())} elsewhere (dots).",
+        f"{int(inside.sum())} in the framed room that its air comes from (full lines), the others elsewhere (dotted).",
     )
 
 

@@ -118,3 +118,24 @@ def test_a_filter_of_what_is_alike_averages_the_first_feature_by_a_softmax_of_sc
         scores = ((x[0] - x[1:]).square() * model.scales).sum(1)
         expected = model.read_out((scores.softmax(0) @ x[1:, :1])[None])[0, 0]
         torch.testing.assert_close(model(x, edges)[0], expected)
+
+
+def test_the_oracle_finds_the_noses_and_weighs_readings_by_how_near_smells_are_to_gases():
+    oracle = rivals.fit_oracle(next(rooms.new_buildings(0, 50)))
+    found = torch.nn.functional.normalize(oracle.noses, dim=0)
+    torch.testing.assert_close(found, torch.tensor(rooms.NOSES).mT, atol=0.1, rtol=0)
+    graph = next(rooms.new_buildings(1))
+    x, heard = graph.features, graph.edges[1, graph.edges[0] == 17]
+    distances = (x[17, 4:] - x[heard, 1:4] @ oracle.noses).square().sum(1)
+    mean = (-oracle.sharpness * distances).softmax(0) @ x[heard, 0]
+    factor, constant = oracle.line.flatten()
+    torch.testing.assert_close(oracle(x, graph.edges)[17], factor * mean + constant)
+
+
+def test_the_constants_of_the_oracle_are_the_best_of_the_grid_on_its_buildings():
+    graph = next(rooms.new_buildings(2, 50))
+    oracle = rivals.fit_oracle(graph)
+    x, edges = graph.features, graph.edges
+    for other in (oracle._replace(sharpness=1.0), oracle._replace(noses=oracle.noses / 1.5)):
+        line = torch.linalg.lstsq(other.heard(x, edges), graph.targets[:, None]).solution
+        assert rooms.error(oracle(x, edges), graph) < rooms.error(other._replace(line=line)(x, edges), graph)
