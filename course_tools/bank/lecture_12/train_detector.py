@@ -1,6 +1,6 @@
 """Build task 12.8, train_detector: a detector, its set-prediction loss and its training loop; what students hand in.
 
-The scenes are crowds, and the photographs behind those that the detector is judged by occur in no other. The
+The scenes are crowds, and the parts of photographs in those that the detector is judged by occur in no other. The
 returned model is asked for predictions, for those of a few of its queries alone, which have to depend on the others, and
 for its loss on the same scenes with the objects in another order, with more padding, with boxes moved, and so on: what
 the loss has to be follows from the predictions.
