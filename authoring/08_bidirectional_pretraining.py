@@ -162,12 +162,8 @@ corrupt = check("08.2", corrupt)
 texts = date_pairs.DateTexts.of(known)
 torch.manual_seed(0)
 long_text = torch.randint(4, texts.mask, (100, 1_000))
-text, chosen = date_pairs.mask_batch(long_text, texts.mask, 0.15, corrupt)
-claim(
-    "08.masked",
-    chosen=chosen.float().mean(),
-    masked=(text == texts.mask).float().mean(),
-)
+text = date_pairs.mask_batch(long_text, texts.mask, 0.15, corrupt)[0]
+claim("08.masked", masked=(text == texts.mask).float().mean())
 
 # %% [markdown]
 # The loss is the cross-entropy of the *true* tokens, averaged over the set $C$ of all chosen positions of the batch, including
@@ -342,7 +338,8 @@ claim(
 # %% tags=["nbval-check-output"]
 study = show_study("08_checkpoint")
 expected = study.runs[0].texts["digest"]
-texts_of_study = date_pairs.DateTexts.of(date_pairs.date_pairs(30_000, 0, seed=0)[0])
+read, unread = date_pairs.date_pairs(n_train=30_000, n_test=1_000, seed=0)
+texts_of_study = date_pairs.DateTexts.of(read)
 pretrained = checkpoint.load(texts_of_study, expected).to(device())
 ends = {
     kind: study.mean("BERT", f"nats of {kind}")
@@ -438,21 +435,16 @@ def write(asked, fill):
     return tokens
 
 
-days = texts_of_study.pairs(new)
+days = texts_of_study.pairs(unread)
 days = date_pairs.BERTInput(*(part.to(device()) for part in days))
 right = {}
 for fill in (fill_all, fill_first, fill_surest):
     sentences = written_dates.second_sentences(write(days, fill), days, texts_of_study)
-    right[fill.__name__] = written_dates.share_of_dates(sentences, new)
+    right[fill.__name__] = written_dates.share_of_dates(sentences, unread)
     print(f"{fill.__name__:<12}", " · ".join(sentences[:4]))
 
 # %% tags=["nbval-check-output"]
-claim(
-    "08.write",
-    at_once=right["fill_all"],
-    from_left=right["fill_first"],
-    surest=right["fill_surest"],
-)
+claim("08.write", **right)
 
 # %% [markdown]
 # What matters is to fill one gap at a time; here the order matters little. This is how **masked diffusion** models write:
@@ -579,7 +571,7 @@ def tuned(bert, few, frozen=False):
 # logistic regression reads the sum of a date's vectors.
 
 # %%
-foreign = [pair for pair in new if pair.languages[0] != "en"]
+foreign = [pair for pair in unread if pair.languages[0] != "en"]
 answers = date_pairs.seasons(foreign).to(device())
 
 
@@ -815,23 +807,22 @@ for (first, second), same in list(zip(rows, follows.tolist(), strict=True))[:4]:
 # As many, but half of the first one's do not contain the answer.</details>
 
 # %% tags=["nbval-check-output"]
-names = ("BERT", "random neighbours", "next sentence")
-show_seeds(
-    {name: short.scores(name, "nats") for name in names},
-    "nats of a hidden token",
-    "1,000 updates, as recorded",
-    lowest=0,
-)
+figures.show_long_trainings(study)
+nats = {name: study.mean(name, "nats") for name in study.names}
 claim(
     "08.next",
-    follows=short.scores("next sentence", "follows"),
-    **{name.split()[0].lower(): short.scores(name, "nats") for name in names},
+    bert=nats["BERT"],
+    random=nats["random neighbours"],
+    next=nats["next sentence"],
+    follows=study.mean("next sentence", "follows"),
 )
 
 # %% [markdown]
-# The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: what delays both is the random
-# sentences. A delay is all that these trainings show: after 1,000 updates, both were still improving. It is large because in our pairs
-# the other sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, and dropped it.
+# The control *random neighbours* reads the same pairs without the second loss, and fills gaps no better: **what costs is the random
+# sentences, not the loss on [CLS]**. Half of the texts do not hold the answer, and 6,000 updates do not reach what true pairs reach in
+# 1,000. (One training of each; after 1,000 updates, three of each differ as much, as recorded in `08_dates`.) The cost is large because
+# in our pairs the other sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, and
+# dropped it.
 #
 # ## Always [MASK]
 #
@@ -852,17 +843,19 @@ claim(
 # [MASK] is never a target.</details>
 
 # %% tags=["nbval-check-output"]
+with torch.no_grad():
+    p = pretrained(*days).words.softmax(-1).gather(-1, days.tokens[..., None])[..., 0]
 claim(
     "08.visible",
-    rule=short.scores("BERT", "visible"),
-    always=short.scores("always [MASK]", "visible"),
-    gaps=min(short.scores("always [MASK]", "nats")),
-    gaps_rule=short.scores("BERT", "nats"),
+    rule=p[days.tokens > END].mean(),
+    always=study.mean("always [MASK]", "visible"),
+    gaps_rule=nats["BERT"],
+    gaps=nats["always [MASK]"],
 )
 
 # %% [markdown]
-# So it is not for want of training: the one that fills gaps as BERT does gives a visible token no more. Does this matter for a later
-# task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
+# So it is not for want of training: both fill gaps equally well. (After 1,000 updates the second gave a visible token 0.16 to 0.27, in
+# three trainings; where the other tokens tell the answer, it learns to give it.) Does this matter for a later task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
 # [MASK] alone; only frozen states get worse, by 0.9 points in named-entity recognition. Wettig et al. (2023,
 # https://arxiv.org/abs/2202.08005) find [MASK] alone even better on most tasks.
 #
@@ -894,7 +887,7 @@ CHECKPOINT = ""
 looked_at = (
     figures.published_bert(CHECKPOINT, segment_input)
     if CHECKPOINT
-    else figures.inspected(pretrained, texts_of_study, date_pairs.BERTInput(*asked))
+    else figures.inspected(pretrained, texts_of_study, days)
 )
 figures.show_head_statistics(
     figures.attention_heads(looked_at, CHECKPOINT or "the pre-trained BERT"),

@@ -2,24 +2,34 @@
 
 Six languages write the days of two centuries; a text is one day in two of them. A BERT of two layers and width 64 learns to fill
 gaps, and is asked on new days for one hidden token at a time. Its weights are the checkpoint of lecture 08: the run writes them
-beside the lecture's data, in float16, and its record holds their digest.
+beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every chosen token
+becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without.
 
-Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread. The study
-08_dates compares shorter trainings. On a GPU: the same settings.
+Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread for each.
+The study 08_dates compares shorter trainings. On a GPU: the same settings.
 """
 
 import torch
+import torch.nn.functional as F
 
 from course_lib.fast import fused_scaled_dot_product_attention
-from course_lib.losses import mlm_loss
+from course_lib.losses import mlm_loss, nsp_pairs
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_08.checkpoint import new_bert, save
-from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, date_pairs, kinds_of, mask_batch, nats_of_hidden
+from course_tools.lectures.lecture_08.date_pairs import (
+    BERTInput,
+    DateTexts,
+    date_pairs,
+    kinds_of,
+    mask_batch,
+    nats_of_hidden,
+    neighbours,
+)
 
 N_TRAIN, N_TEST, UPDATES, RATE, LR, LOOKS = 30_000, 1_000, 6_000, 0.25, 3e-3, 12
-SETTINGS = {"BERT": UPDATES, "BERT, a third of the updates": UPDATES // 3}
+SETTINGS = {name: name for name in ("BERT", "always [MASK]", "random neighbours", "next sentence")}
 SEEDS = (0,)
-TOLERANCE = {"nats": 0.1, "nats of months": 0.3, "curve": 0.5}
+TOLERANCE = {"nats": 0.1, "nats of months": 0.3, "visible": 0.15, "follows": 0.05, "curve": 0.5}
 
 
 def run(setting, seed, device):
@@ -29,25 +39,39 @@ def run(setting, seed, device):
     inputs, asked = (BERTInput(*(part.to(device) for part in texts.pairs(each))) for each in (known, new))
     torch.manual_seed(seed)
     model, curve, report = new_bert(texts, fused_scaled_dot_product_attention).to(device), {}, {}
+    follows = torch.ones(N_TRAIN, dtype=torch.bool)
+    if setting in ("random neighbours", "next sentence"):
+        rows, follows = neighbours(known, nsp_pairs, seed)
+        inputs = BERTInput(*(part.to(device) for part in texts.lay_out(rows)))
 
     def loss(model, batch):
-        tokens, segments, lengths = batch
-        text, chosen = mask_batch(tokens, texts.mask, RATE)
+        tokens, segments, lengths, follows = batch
+        text, chosen = mask_batch(tokens, texts.mask, RATE, always=setting == "always [MASK]")
         states = model.bert(text, segments, lengths)
         logits = model.words(states[chosen], model.bert.tokens.weight)
-        return mlm_loss(logits[None], tokens[chosen][None], chosen[chosen][None])
+        of_words = mlm_loss(logits[None], tokens[chosen][None], chosen[chosen][None])
+        if setting != "next sentence":
+            return of_words
+        return of_words + F.cross_entropy(model.follows(states), 1 - follows.long())
 
-    for step in train(model, batches(*inputs, batch_size=64, seed=seed), loss, steps=setting, lr=LR, warmup=setting // 10):
-        if (step.index + 1) % (setting // LOOKS) == 0:
+    stream = batches(*inputs, follows.to(device), batch_size=64, seed=seed)
+    for step in train(model, stream, loss, steps=UPDATES, lr=LR, warmup=UPDATES // 10):
+        if (step.index + 1) % (UPDATES // LOOKS) == 0:
             found = nats_of_hidden(lambda *text: model.eval()(*text).words, asked, texts.mask, every=3)
             curve[step.index + 1] = found.mean()
             kinds = kinds_of(texts, found)
             report = {"nats": found.mean()} | {f"nats of {kind}": found.mean(which) for kind, which in kinds.items()}
             print(step.index + 1, report, flush=True)
             model.train()
-            digest = save(model) if setting == UPDATES else ""  # the checkpoint is that of the long training
-    report |= {"parameters": sum(p.numel() for p in model.parameters())}
-    return report | {"curve": curve, "texts": {"digest": digest}}
+    with torch.no_grad():
+        p = model.eval()(*asked).words.softmax(-1).gather(-1, asked.tokens[..., None])[..., 0]
+        report["visible"] = p[asked.tokens > 2].mean().item()
+        if setting == "next sentence":
+            rows, follows = neighbours(new, nsp_pairs, 100 + seed)
+            guesses = model(*(part.to(device) for part in texts.lay_out(rows))).follows.argmax(-1).cpu() == 0
+            report["follows"] = (guesses == follows).float().mean().item()
+    report |= {"parameters": sum(p.numel() for p in model.parameters()), "curve": curve}
+    return report | {"texts": {"digest": save(model)}} if setting == "BERT" else report
 
 
 def figure(study):

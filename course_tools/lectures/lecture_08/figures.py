@@ -14,8 +14,9 @@ from course_lib.datasets import END, pad, word_pieces
 from course_lib.models import BERT, PretrainingBERT
 from course_lib.pretrained import load_bert
 from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, Hidden, kinds_of
-from course_tools.notebook.plots import attention_map, describe, seeds
+from course_tools.notebook.plots import attention_map, curves, describe, seeds
 from course_tools.notebook.show import show
+from course_tools.studies import RecordedStudy
 
 
 def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> None:
@@ -53,6 +54,15 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
         for i, group in enumerate(groups, 1)
     )
     show(figure, alt=f"Nats of a hidden token of new days. {each[0].upper()}{each[1:]}.")
+
+
+def show_long_trainings(study: RecordedStudy) -> None:
+    """Draw the nats of a hidden token of new days by the number of updates, a line for each BERT of the study."""
+    lines = {name: study.curve(name) for name in study.names}
+    drawn = curves(lines, "update", "nats of a hidden token", "new days, as recorded")
+    drawn.axes[0].set_ylim(bottom=0)
+    each = "; ".join(f"{name} {nats[1]:.2f} after {updates[1]:,}, {nats[-1]:.2f}" for name, (updates, nats) in lines.items())
+    show(drawn, alt=f"Nats of a hidden token of new days by the number of updates: {each} at the end.")
 
 
 class Inspected(NamedTuple):

@@ -12,6 +12,7 @@ from course_lib.models import BERT
 from course_tools.lectures.lecture_08 import figures
 from course_tools.lectures.lecture_08.checkpoint import new_bert
 from course_tools.lectures.lecture_08.date_pairs import DateTexts, date_pairs, nats_of_hidden
+from course_tools.studies.study_record import RecordedRun, RecordedStudy
 
 TOKENS = torch.tensor([[1, 5, 2, 6, 2], [1, 7, 2, 0, 0]])
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
@@ -57,3 +58,9 @@ def test_years_and_months_are_drawn_apart(capsys):
 
     figures.show_kinds({"BERT": nats_of_hidden(logits, asked, texts.mask)}, texts, asked)
     assert "Years, first sentence: BERT" in capsys.readouterr().out
+
+
+def test_each_long_training_is_drawn_to_its_end(capsys):
+    runs = [RecordedRun(name, 0, {}, {500: 3.0, 1_000: 2.0, 1_500: nats}, 1.0) for name, nats in (("A", 0.5), ("B", 0.75))]
+    figures.show_long_trainings(RecordedStudy("08_made", "", "", "", "", "", runs))
+    assert "A 2.00 after 1,000, 0.50; B 2.00 after 1,000, 0.75 at the end" in capsys.readouterr().out
