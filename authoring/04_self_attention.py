@@ -315,7 +315,8 @@ class SelfAttention(nn.Module):
 torch.manual_seed(0)
 head = SelfAttention(64, scaled_dot_product_attention)
 attentive = Reader(head, sizes=(16, 9), n_answers=8).to(device())
-train_reader(attentive, draw_texts, steps=300)
+losses = train_reader(attentive, draw_texts, steps=300)
+print(f"loss after 300 updates: {losses[-1]:.1e} nats")
 
 # %% tags=["nbval-check-output"]
 show_study("04_look_up")
