@@ -1113,7 +1113,8 @@ for way, read in ways.items():
         for a, b in ((x.mean(1), new.mean(1)), (x.flatten(1), new.flatten(1)))
     )
     print(
-        f"{way:>9}: mean {sum(of_means[way]) / 4:.2f}, places {sum(in_places[way]) / 4:.2f}"
+        f"{way:>9}: mean {sum(of_means[way]) / 4:.2f},"
+        f" places {sum(in_places[way]) / 4:.2f}"
     )
 
 # %% tags=["nbval-check-output"]
