@@ -10,9 +10,7 @@ import pytest
 ROOT = Path(__file__).parent
 APART = ("tests/test_lectures.py", "tests/test_pretend_gpu.py", "publishing/test_planted_bugs.py")
 """Files whose tests share nothing and each take half a minute or more: any worker takes the next test."""
-OF_AN_EXERCISE = re.compile(
-    r"tests/course_tools/(?:bank/|checks/|grading/test_bank\.py|grading/sandbox/test_allowed_names\.py).*\[(\d\d\.\d+)-"
-)
+OF_AN_EXERCISE = re.compile(r"tests/course_tools/(?:bank/|checks/|grading/test_bank\.py).*\[(\d\d\.\d+)-")
 
 # Before torch is imported anywhere, here or in a notebook's kernel: one thread for each of the parallel processes.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
