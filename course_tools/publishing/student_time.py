@@ -14,7 +14,8 @@ WORDS_PER_MINUTE = 60
 """Pace of a student who also answers predictions, runs the cells and looks at the figures: about 50 minutes for 3,000 words."""
 
 _NO_PROSE = re.compile(
-    r"<details>.*?</details>|<img [^>]*>|</?\w+[^>]*>|\$\$.*?\$\$|\$[^$\n]*\$|^\|[^\n]*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE
+    r"<details>.*?</details>|<img [^>]*>|</?\w+[^>]*>|\$\$.*?\$\$|\$[^$\n]*\$|^\|[^\n]*$|\]\([^)]*\)|https?://[^\s)]+",
+    re.DOTALL | re.MULTILINE,
 )
 
 

@@ -78,6 +78,7 @@ def test_what_goes_further_counts_apart(course, author):
         ("<details><summary>A. one</summary>\n\nfolded answer</details> seen", 1),
         ("[the text](of-an-address)", 2),
         ("$$a\nb$$ one", 1),
+        ("a paper (https://arxiv.org/abs/1706.03762), read", 3),
     ],
 )
 def test_words_are_those_of_the_prose_that_stands_open(text, n):
