@@ -446,8 +446,8 @@ class Transformer(nn.Module):
 # It keeps the size of each vector, not the angles between them.</details>
 # <details><summary>B. They are nearly one and the same vector.</summary>
 #
-# Yes: untrained attention mixes all tokens almost evenly, so each token becomes nearly the mean of all. The sum keeps what was the
-# token's own.</details>
+# Yes: untrained attention mixes all tokens almost evenly, so each token becomes nearly the mean of all. The sum keeps a part of what
+# was the token's own.</details>
 # <details><summary>C. They are more different than before: nothing of the old vectors is left.</summary>
 #
 # Nothing is left of them, but what replaces them is nearly the same for all: a mean over the sentence.</details>
@@ -558,8 +558,8 @@ for text in ("14 juil. 1989", "5 mars 1987", "Nov 3, 2004"):
 #
 # <details><summary>A. In the encoder of the Transformer.</summary>
 #
-# Yes: there each character of the message can attend to the same character in the key, all at once. The decoder then fetches what
-# they found.</details>
+# Yes: there each character of the message knows what to search for, itself, and can attend to it in the key, all at once. The
+# decoder then fetches what they found.</details>
 # <details><summary>B. In the encoder of the GRU, which has read the key when it comes to the message.</summary>
 #
 # It has read it, but it has no attention: its state must carry the whole key along, and find one of six places in it.</details>
@@ -614,7 +614,9 @@ study = show_study("05_cipher")
 
 # %% [markdown]
 # **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU looks at the source
-# once for each character. It learns to read the messages, too, but later: its state must carry the whole key to each letter. (Lecture 07 finds such a chain inside GPT.)
+# once for each character, so its state must carry the key to each letter. It learns to read the messages, too, but later. (Whether for
+# this reason is open: with a block of self-attention after its encoder, one of three GRUs reads them all within 2,000 updates, and two
+# still guess; with a block that shows each character itself alone, none does. Lecture 07 finds such a chain inside GPT.)
 #
 # The paper itself names another advantage first: what an update costs where sentences are long.
 
@@ -657,7 +659,7 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 #
 # ## 7 Where does it look?
 #
-# Is the second look in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first
+# Is the look into the key in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first
 # step, and the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on
 # the right, where each character of the answer stands in the message. Where a frame is dark, the letter can be found as
 # well: a head looks at all the other places of the key, or knows the letter as the one that is left.
@@ -869,7 +871,7 @@ claim("05.y", equal=shares[0], small=shares[1], both=shares[2])
 
 # %% [markdown]
 # Mostly it is the ratio: with both divided by 8, half the updates convert more dates than with small positions alone, though fewer
-# than at full size. If a Transformer of your own seems not to train, compare the norms of its embeddings and positions.
+# than at full size. (The division also makes the first logits small: the embedding is the output matrix.) If a Transformer of your own seems not to train, compare the norms of its embeddings and positions.
 #
 # ## 11 Pre-norm
 #
