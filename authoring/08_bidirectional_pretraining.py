@@ -357,9 +357,9 @@ claim(
 
 # %% [markdown]
 # Numbers are found almost without loss. **What must a month cost?** If the other sentence is English, `5 [?] 2050` may be French,
-# Polish or Turkish: ln 3 = 1.1 nats. If it is French, ln 2 = 0.7. A weekday tells the language: 0. The mean over the six languages is
-# 0.33, and BERT needs 0.31. A weekday still costs ln 7: only a quarter of the texts have two, and this BERT has not found the link
-# between them; the regression has, on half as many pairs.
+# Polish or Turkish: ln 3 = 1.1 nats. If it is French, ln 2 = 0.7. A weekday, which half of the dates have, tells the language: 0.
+# The mean over the six languages is 0.33, and BERT needs 0.31. A weekday still costs ln 7: only a quarter of the texts have two,
+# and this BERT has not found the link between them; the regression has, on half as many pairs.
 #
 # BERT gives the probabilities of *each gap by itself*. What if a whole sentence is hidden?
 
@@ -611,11 +611,11 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 # a month has in all languages side by side, and the labels only name the season.
 #
 # **The translations did this**: in one training on texts whose two sentences name *different* days, a BERT found as few seasons as the
-# untrained one.
+# untrained one. (This one control is not on record.)
 #
-# No network is needed to use the pairs: the SVD with 12 directions is always right and **better than BERT**; with 48, it is little better
-# than TF-IDF alone. BERT needs no such choice, and the same weights also write dates; but if one knows that only the month
-# decides, one needs no BERT here.
+# No network is needed to use the pairs: the SVD with 12 directions, as many as there are months, is always right and **better than
+# BERT**; with 48, it is right in two of three dates, where TF-IDF is in one of two. BERT needs no such choice, and the same weights
+# also write dates; but if one knows that only the month decides, one needs no BERT here.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
@@ -854,10 +854,11 @@ claim(
 )
 
 # %% [markdown]
-# So it is not for want of training: both fill gaps equally well. (After 1,000 updates the second gave a visible token 0.16 to 0.27, in
-# three trainings; where the other tokens tell the answer, it learns to give it.) Does this matter for a later task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
-# [MASK] alone; only frozen states get worse, by 0.9 points in named-entity recognition. Wettig et al. (2023,
-# https://arxiv.org/abs/2202.08005) find [MASK] alone even better on most tasks.
+# So it is not for want of training: both fill gaps equally well. (After 1,000 updates the second gave a visible token 0.16 to 0.27,
+# in three trainings; where the other tokens tell the answer, it learns to give it.) Does this matter for a later task? Less than
+# one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after [MASK] alone; only frozen states get worse,
+# by 0.9 points in named-entity recognition. Wettig et al. (2023, https://arxiv.org/abs/2202.08005) find [MASK] alone even better on
+# most tasks.
 #
 # ## What heads attend to
 #
