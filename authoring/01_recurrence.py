@@ -307,8 +307,8 @@ print(f"The same loop, 60 symbols, orthogonal U: accuracy {accuracy(model, T=60)
 #
 # - **Warm-up.** The rate rises from 0 over the first 30 updates, in which Adam's running means are still poor estimates.
 # - **Decay.** Then it falls linearly to 0, so that the weights settle.
-# - **Clipping.** A rare batch has a gradient that is many times longer than the others, and Adam follows it for dozens of
-#   updates. Pascanu et al. (2013) shorten the gradient and keep its direction.
+# - **Clipping.** Some batches have a gradient many times longer than the others, and Adam follows it for dozens of updates.
+#   Pascanu et al. (2013) shorten the gradient and keep its direction.
 #
 # **By hand.** The gradient (3, 4) has the norm 5. Clipped to norm 1 it becomes (0.6, 0.8): the same direction. Cutting each
 # entry at 1 would give (1, 1), another direction. In general, $g$ is *all* gradients joined into one vector, and if its norm is
@@ -474,7 +474,7 @@ def unit(forget_bias=10.0):
 figures.show_unit(lstm_step, marked, *flip_flop_weights(5))
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Lower the bias of the forget gate. At which value is a bit first lost before the next mark?
+# **Explore.** Lower the bias of the forget gate. At which value does $h$ first fade out before the next mark?
 
 # %% tags=["interactive"]
 explore(unit, forget_bias=(-2.0, 10.0, 1.0))
@@ -522,7 +522,7 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 Sixty steps
 #
-# Now five of the six are trained on sixty symbols, with the recipe and the small rate of section 3, 0.002.
+# Now all but U × 3, whose gradient explodes, are trained on sixty symbols, with the recipe and the small rate, 0.002.
 #
 # **Predict.** Look at the six rows of the last figure. Which networks learn at the *small* rate?
 #
@@ -561,7 +561,7 @@ claim(
 # %% [markdown]
 # What decides is the path of the gradient at the start, not the gates: a $U$ of the right size, or a forget gate that
 # starts open. In a recorded study, `01_memory`, the half-open gate got the rate 0.01 and ten times as many updates; so did the
-# bias of 1 that many libraries use.
+# bias of 1 that many libraries use. Both still guess:
 
 # %% tags=["nbval-check-output"]
 study = recorded("01_memory")
@@ -725,7 +725,8 @@ four = study.scores("plays: table of fours", "nats")
 claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 
 # %% [markdown]
-# A table of fours, from the study, has 34⁴ = 1.3 million rows.
+# So it beats the tables of up to three characters, not that of fours, from the study, with its 34⁴ = 1.3 million rows. The
+# tables have counted all 4.2 million characters of the plays; 2,000 updates of 16 windows of 32 read one million.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -787,7 +788,7 @@ claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 # %% [markdown]
 # ## 10 What came of it
 #
-# LSTMs ran speech recognition and translation for a decade. The carousel left its first home: residual networks (He et al. 2016)
+# In the 2010s LSTMs ran speech recognition and translation. The carousel left its first home: residual networks (He et al. 2016)
 # add to a state from *layer* to layer, as does every Transformer. The recipe stayed: GPT-3 (Brown et al. 2020) was trained with
 # Adam, warm-up, decay and clipping at a joint norm of 1.
 #
@@ -802,6 +803,7 @@ claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 # [Gers et al. 2000, section 3](https://doi.org/10.1162/089976600300015015) ·
 # [Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1](https://arxiv.org/abs/1211.5063) ·
 # [Karpathy 2015](https://karpathy.github.io/2015/05/21/rnn-effectiveness/) ·
+# [Olah 2015](https://colah.github.io/posts/2015-08-Understanding-LSTMs/), gate by gate ·
 # [He et al. 2016](https://arxiv.org/abs/1603.05027) · [Brown et al. 2020, appendix B](https://arxiv.org/abs/2005.14165) ·
 # [Gu & Dao 2023](https://arxiv.org/abs/2312.00752) · [Feng et al. 2024](https://arxiv.org/abs/2410.01201) ·
 # [Kimi Linear 2025](https://arxiv.org/abs/2510.26692).
@@ -979,9 +981,10 @@ claim("01.explode", weak=weak, strong=strong)
 # **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$. A bias of 40 has the same effect: in float32,
 # σ(40) is rounded to 1 and its derivative to 0, so training cannot close the gate.
 #
-# **A GRU** (Cho et al. 2014) has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where $n$ is a candidate and
-# the update gate $z$ decides how much of the old state is kept. With torch's initialisation $z$ starts near one half. We set its
-# bias to 0 or to 4.
+# **A GRU** (Cho et al. 2014) has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$. The update gate
+# $z = \sigma(W_z x_t + U_z h_{t-1} + b_z)$ decides how much of the old state is kept; the candidate $n$, a tanh, reads $h_{t-1}$
+# through a reset gate $r$. With torch's initialisation $z$ starts near one half. We set its bias to 0 or to 4. Each type of cell
+# gets the rate at which it learns more surely in 300 updates.
 #
 # ![](diagram:gru_cell)
 
