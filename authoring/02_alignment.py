@@ -14,7 +14,7 @@
 # # 02 · Alignment
 #
 # With attention, a decoder looks up what it needs in all states of the encoder. Where one vector must carry the whole source,
-# training needs ten times as many updates, and wider states.
+# training needs ten times as many updates, or states four times as wide and twice as many.
 #
 # You will write the scores, the masked softmax and the loss of a small translator, and train it with and without attention to
 # convert dates to ISO 8601.
@@ -77,8 +77,9 @@ known, d = known[1] + known[2], 64
 
 # %% [markdown]
 # The whole program follows: encoder, decoder, translator, training loop. The encoder is a GRU in each direction, so a
-# character's state depends on what precedes it and on what follows it; *packing* lets it skip padding. The decoder starts with
-# the last state. At each step it reads the last state again, together with the character that it wrote before.
+# character's state, $d = 64$ numbers, depends on what precedes it and on what follows it; *packing* lets it skip padding. The
+# decoder starts with the last state. At each step it reads the last state again, together with the character that it wrote
+# before.
 
 # %%
 for pair in (known[0], known[-1], new[3][0]):
@@ -509,12 +510,12 @@ claim(
 )
 
 # %% [markdown]
-# 64 numbers *can* carry two dates, given time: at this width **attention needs a tenth of the updates**. A last state of 256
+# 64 numbers *can* carry two dates, given time: at this width **attention needs about a tenth of the updates**. A last state of 256
 # numbers needs twice as many updates as attention with 64. The mean learns even later than the last state, although every
 # character is one step away: both *mix* all characters in one vector, and training must find out how to pack and unpack them.
 # With attention nothing is packed: each position of the answer learns only *which* state it needs.
 #
-# Three dates are beyond both: no training sentence had that length. Attention has not learned "one date after another". It
+# Three dates, a length that no training sentence had, are beyond both. Attention has not learned "one date after another". It
 # answers with two dates, whose parts are mixed up; the second year is nearly always that of the last date.
 
 # %%
