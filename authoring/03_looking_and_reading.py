@@ -197,8 +197,8 @@ for text, truth in zip(texts[:4], task.examples.test.captions, strict=False):
 claim("03.a", names=task.names_both(texts), exact=right["read evenly"][900])
 
 # %% [markdown]
-# The captions mostly name the right digits. Which digit comes first is a guess, and more updates do not help: the order is not in
-# the input.
+# The captions mostly name the right digits. Which digit comes first, and whether it is *above* or *left*, is little better than
+# a guess, and more updates hardly help: the mean does not say where a digit is.
 #
 # ## 2 Two states by hand
 #
@@ -398,9 +398,12 @@ claim("03.f", here=here, attention=each[0], order=each[1], best=each[2])
 claim("03.two", attention=two_and_two[0], order=two_and_two[1])
 
 # %% [markdown]
-# Where the order of the looks is known beforehand, a fixed order is enough: with two digits on each line it does as well. The
-# vector of sixths has every digit and its place, all at once, and is right less often. **Attention is needed where the image
-# decides what to look at next.**
+# Where the order of the looks is known beforehand, a fixed order is nearly enough: with two digits on each line it does about as
+# well. The vector of sixths shows all digits at once, although two of a line may share a sixth, and is right less often.
+# **Attention is worth most where the image decides what to look at next.**
+#
+# **Try it.** The whole map as one vector, `lambda regions: regions[..., :-2].flatten(1)` in place of `captions.largest_by_sixth`,
+# keeps every digit and its place. Does the decoder read it better?
 #
 # ## 6 See it
 #
