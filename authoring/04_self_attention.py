@@ -85,8 +85,8 @@ data.print_text(*draw_texts(1))
 
 # %% [markdown]
 # `Reader` is a model around any layer that mixes tokens: it embeds key and value of each token, adds the two vectors, applies
-# the layer, and reads eight logits off at every position. First the layer is the GRU of lecture 01. Its training takes minutes,
-# so it is recorded.
+# the layer, and reads eight logits off at every position. First the layer is the GRU of lecture 01, with a state of 64 numbers. Its
+# training takes minutes, so it is recorded.
 
 
 # %%
@@ -231,7 +231,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all of them.)
+# (Yours also keeps `nan` out of the gradients.) You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all of them.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention
@@ -1021,6 +1021,9 @@ claim(
     slow=right[3],
     mended=right[4],
 )
+
+# %% [markdown]
+# Most of it is the size of the step: with that alone mended, the layer learns; with small first scores alone, it does not.
 
 # %% [markdown] tags=["companion", "guard"]
 # ## 15 Papers and decks
