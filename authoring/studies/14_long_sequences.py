@@ -152,11 +152,14 @@ def figure(study):
         axes[score].set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS])
         axes[score].set_xticks([], minor=True)
     axes["updates"].set(xlabel=f"update, {LENGTHS[-1]:,} positions", ylabel="accuracy")
+    for name in ("accuracy", "updates"):
+        axes[name].set_ylim(0, 1.05)
+        axes[name].axhline(1 / N_VALUES, color="0.35", linestyle="--", linewidth=1.2)
     for ax in axes.values():
         ax.grid(alpha=0.25)
         sns.despine(ax=ax)
     axes["updates"].legend(fontsize=8, edgecolor="none")
-    drawn.suptitle(f"as recorded: {UPDATES} updates; lines: means; dots: seeds; chance {1 / N_VALUES:.3f}", fontsize=10)
+    drawn.suptitle(f"as recorded: {UPDATES} updates; lines: means; dots: seeds; dashed: chance", fontsize=10)
     lengths = ", ".join(f"{length:,}" for length in LENGTHS)
     return (
         drawn,

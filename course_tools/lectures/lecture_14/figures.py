@@ -132,6 +132,7 @@ def show_generation_speed(models: Mapping[str, LanguageModel], lengths: Sequence
     lines = {name: (lengths, each) for name, each in speeds.items()}
     figure = curves(lines, "tokens read so far", "tokens per second", log="x")
     figure.axes[0].set_ylim(bottom=0)
+    figure.axes[0].legend(loc="lower left", fontsize=8, edgecolor="none")
     show(figure, alt=f"Speed of generation against the number of tokens read, {n_sequences} texts at once: {ends}.")
 
 

@@ -74,8 +74,10 @@ def show_estimate(features: Features, spread: float, m: int, seed: int, T: int =
     """Draw the true weights of one query over T keys, and their estimate; arguments as for `estimated`."""
     truth, guess = (weights[0] for weights in estimated(features, spread, m, seed, T))
     keys, distance = range(T), (guess - truth).abs().sum().item() / 2
+    figure = curves({"softmax": (keys, truth), f"{m} features": (keys, guess)}, "key", "weight", f"logit spread {spread:g}")
+    figure.axes[0].set_ylim(bottom=0)
     show(
-        curves({"softmax": (keys, truth), f"{m} features": (keys, guess)}, "key", "weight", f"logit spread {spread:g}"),
+        figure,
         alt=f"Weights of a query over {T} keys at a logit spread of {spread:g}: with {m} features, half the sum of the "
         f"absolute differences between estimated and true weights is {distance:.2f}.",
     )
