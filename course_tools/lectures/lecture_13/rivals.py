@@ -110,10 +110,40 @@ def distances(patches: Tensor) -> Tensor:
     return torch.cdist(patches, patches).log1p()
 
 
-def angles(patches: Tensor) -> Tensor:
-    """Read what no gain changes, the logarithm of 1 - |cosine| of each two patches from grey: (n, 32, 32)."""
-    directions = F.normalize(patches - 0.5, dim=-1)
-    return (1.001 - (directions @ directions.mT).abs()).log()
+def by_spread(known: Puzzles) -> Callable[[Tensor], Tensor]:
+    """Say how to read distances with either sign after each place is divided by its spread over known puzzles: no marks."""
+    spread = patchify(known.images, P).std((0, 2))[:, None]
+
+    def read(patches: Tensor) -> Tensor:
+        signals = (patches - 0.5) / spread
+        return torch.minimum(torch.cdist(signals, signals), torch.cdist(signals, -signals)).log1p()
+
+    return read
+
+
+def by_common_patterns(known: Puzzles, n: int = 8) -> Callable[[Tensor], Tensor]:
+    """Say how to read energies of sums over all places, whose weights the marks decide (common spatial patterns).
+
+    The weights of a place are n eigenvectors: their sums vary least where its patch has an equal, against where it has none.
+    Each place is read with its own n sums, and with the first of every place: (·, 32, n + 32). See Blankertz et al. 2008,
+    https://doi.org/10.1109/MSP.2008.4408441.
+    """
+    from scipy.linalg import eigh
+
+    def products(patches: Tensor) -> Tensor:
+        return (patches - 0.5) @ (patches - 0.5).mT
+
+    of_pairs, weights = products(patchify(known.images, P)), []
+    for differs in known.differs.unbind(1):
+        alike, unlike = (of_pairs[part].mean(0).double().cpu() for part in (~differs, differs))
+        weights.append(torch.from_numpy(eigh(alike, unlike)[1][:, :n]).to(of_pairs))
+
+    def read(patches: Tensor) -> Tensor:
+        of_pairs = products(patches)
+        own = torch.stack([((of_pairs @ each) * each).sum(1) for each in weights], 1)
+        return torch.cat([own, own[:, None, :, 0].expand(-1, N, -1)], -1).log()
+
+    return read
 
 
 def logistic_regression(known: Puzzles, images: Tensor, read: Callable[[Tensor], Tensor] = distances) -> Tensor:

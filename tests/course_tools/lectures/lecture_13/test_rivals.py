@@ -1,12 +1,15 @@
-"""Rivals of the Mixer: what each sees of a puzzle, and what logistic regression needs to be told."""
+"""Rivals of the Mixer: what each sees of a puzzle, and what logistic regression can read from it."""
 
 import pytest
 import torch
 
+from course_lib.primitives import patchify, unpatchify
 from course_tools.lectures.lecture_13 import rivals
 from course_tools.lectures.lecture_13.puzzles import (
     GRID,
+    H,
     N,
+    P,
     Puzzles,
     W,
     counterparts,
@@ -47,22 +50,34 @@ def test_the_first_convolution_across_sees_only_places_four_apart():
     assert gradient[0].abs().sum(0).nonzero().tolist() == [[1, 2], [1, 6]]
 
 
-def test_distances_mark_nearly_all_unless_cables_have_gains_and_the_nearest_puzzle_marks_its_own():
+def test_distances_need_gains_of_one_and_the_spread_undoes_gains():
     old, new = draw_puzzles(1_500, seed=0), draw_puzzles(100, seed=5)
 
     def right(read, *bundle):
         known, unseen = through_bundle(old, *bundle), through_bundle(new, *bundle)
-        return (rivals.logistic_regression(known, unseen.images, read) == unseen.differs).float().mean()
+        return (rivals.logistic_regression(known, unseen.images, read(known)) == unseen.differs).float().mean()
 
-    assert right(rivals.distances, BUNDLE.order) > 0.9
-    assert right(rivals.distances, *BUNDLE) < 0.85
-    known = through_bundle(old, *BUNDLE)
+    def distances(known):
+        return rivals.distances
+
+    assert right(distances, BUNDLE.order) > 0.9
+    assert right(distances, *BUNDLE) < 0.85
+    assert right(rivals.by_spread, *BUNDLE) > 0.9
+
+
+def test_common_patterns_tell_equal_patches_from_others_after_any_mixture_of_places():
+    generator = torch.Generator().manual_seed(0)
+    old, mixture = draw_puzzles(1_500, seed=0), 0.5 * torch.eye(N) + 0.1 * torch.randn(N, N, generator=generator)
+    mixed = old._replace(images=unpatchify(mixture.to(old.images) @ patchify(old.images, P), P, H, W))
+    energies = rivals.by_common_patterns(mixed, n=1)(patchify(mixed.images, P))[..., 0]
+    right = [
+        (energies[:, place] > energies[:, place].quantile(1 - differs.float().mean())) == differs
+        for place, differs in enumerate(old.differs.unbind(1))
+    ]
+    assert torch.stack(right).float().mean() > 0.85
+
+
+def test_the_nearest_puzzle_of_a_known_one_is_itself():
+    known = through_bundle(draw_puzzles(200, seed=0), *BUNDLE)
     few = Puzzles(*(part[:20] for part in known))
     assert torch.equal(rivals.nearest_known(known, few.images), few.differs)
-
-
-def test_no_gain_changes_the_angles_between_patches():
-    patches = 0.5 + 0.2 * torch.randn(3, N, 108, generator=torch.Generator().manual_seed(0))
-    gained = 0.5 + BUNDLE.gain[:, None] * (patches - 0.5)
-    torch.testing.assert_close(rivals.angles(gained), rivals.angles(patches), atol=1e-2, rtol=1e-3)
-    assert rivals.angles(patches).argmin(-1).tolist() == [list(range(N))] * 3, "each is nearest to itself"
