@@ -138,7 +138,7 @@ for name, nats in parts.items():
 # Attention brings in earlier letters, the network combines what the sum keeps, a second layer goes on from there. In the last
 # row each part *replaces* what it read, and the model learns far more slowly.
 #
-# A GPT is this with $L$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
+# A GPT is this with $N$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
 #
 # | part | lecture 05 | here | why |
 # | --- | --- | --- | --- |
@@ -148,7 +148,7 @@ for name, nats in parts.items():
 #
 # With the embedding matrix $E$ and the position vectors $P$:
 #
-# $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_L)_t)$$
+# $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_N)_t)$$
 #
 # The next cell is all of it. Find three lines before you open the answers: the one that keeps a position from seeing its
 # targets; the only one that moves content between tokens; and the one that uses the embedding a second time.
@@ -218,7 +218,7 @@ class GPT(nn.Module):
 
 # %% [markdown] tags=["try-it"]
 # **Two tests find most mistakes before any training.** The first loss is a little above that of a uniform guess, ln 8 = 2.08
-# nats among eight letters; below it, or at twice as much, something is wrong. And a change of the last token changes no earlier
+# nats among eight letters, because `std` makes the first logits small; below it, or at twice as much, something is wrong. And a change of the last token changes no earlier
 # logits. Try it: write `triu(2)` instead of `triu(1)` above, run both cells again, and see which test notices.
 
 # %% tags=["try-it"]
@@ -534,8 +534,8 @@ claim(
 print(write(writer, "If an exception ", 300, temperature=0.5, k=20))
 
 # %% [markdown]
-# A GPT of 4.8 million weights, trained for three minutes on a GPU with 4.2 million characters of Shakespeare, has passed
-# Kneser and Ney's counts of the same text. (Curve and claim are of different plays.)
+# Our GPT beats the plain counts, but Kneser and Ney's are ahead of it. One of 4.8 million weights, trained for three minutes on a GPU
+# with 4.2 million characters of Shakespeare, has passed them. (Curve and claim are of different plays.)
 
 # %% tags=["nbval-check-output"]
 study = show_study("07_text", device="cuda")
@@ -654,8 +654,8 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # ## 9 What came of it
 #
 # **The same page, larger.** GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) has 175 billion parameters; Hoffmann et al.
-# ([2022](https://arxiv.org/abs/2203.15556)) showed that such models had read too little: 20 tokens a weight train best. Small
-# models now read far more, because they are used so much: Llama 3 8B ([2024](https://arxiv.org/abs/2407.21783)) nearly 2,000.
+# ([2022](https://arxiv.org/abs/2203.15556)) showed that such models had read too little: for what a training costs, 20 tokens a
+# weight give the least loss. Small models now read far more, because they are used so much: Llama 3 8B ([2024](https://arxiv.org/abs/2407.21783)) nearly 2,000.
 #
 # **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al.
 # [2022](https://arxiv.org/abs/2203.02155)) fine-tunes it on *instructions* with answers, then on the *preferences* of people
@@ -729,12 +729,12 @@ figures.show_nucleus_sizes(
 
 # %% [markdown]
 # Where the model of section 6 is sure, its nucleus keeps a single character, elsewhere a dozen or more: no constant $k$ fits
-# both. Set the three by hand:
+# both. Set the three by hand, where many characters are possible:
 
 # %% tags=["interactive"]
 explore(
     figures.next_character_figure(
-        writer, characters, "The following stateme", top_k, top_p
+        writer, characters, "The value of the ", top_k, top_p
     ),
     temperature=(0.2, 2.0, 0.1),
     k=(1, 40),
@@ -917,8 +917,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 #
 # Yes. It finds the letter of the question among the examples and outputs what follows it there. Four examples give it more
 # places to be misled: where the letter of the question is also the *answer* of an example, the next example follows it like a
-# second answer. Without an example it does worse than a guess: in training, the first step of a text was never
-# scored.</details>
+# second answer. Without an example it does worse than a guess: in training, the first step of a text was never scored, and
+# what the model says there is mostly the letter itself.</details>
 # <details><summary>C. It follows true and false examples in half of the cases each.</summary>
 #
 # Of an order that it has never read, it cannot know which examples are true: both are followed alike.</details>
@@ -929,6 +929,7 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 
 # %% tags=["nbval-check-output"]
 asked = task.test_orders[:300]
+orders.print_next_letter(gpt, "E")
 print(orders.questions(asked[:1], 3, 0, few_shot_prompt, after_round=True)[0].prompt)
 true = orders.answers_by_shots(gpt, asked, few_shot_prompt)
 false = orders.answers_by_shots(gpt, asked, few_shot_prompt, false=True)
@@ -936,7 +937,9 @@ after = orders.answers_by_shots(
     gpt, asked, few_shot_prompt, false=True, after_round=True
 )
 figures.show_answers(true, false, after)
-claim("07.aa", none=true[0].accuracy, one=true[1].accuracy, four=true[4].accuracy)
+none, one, four = (true[n].accuracy for n in (0, 1, 4))
+copies = orders.share_of_copies(gpt, orders.questions(asked, 4, 0, few_shot_prompt))
+claim("07.aa", none=none, one=one, four=four, copies=copies)
 claim(
     "07.ee",
     follows=false[4].follows_examples,
@@ -945,8 +948,10 @@ claim(
 )
 
 # %% [markdown]
-# The round wins more often, not always: the model knows the order only as far as the prompt shows it, and weighs one showing
-# against another.
+# What the model gets wrong with four true examples are the second answers: it follows the letter at its other place.
+#
+# With a round before the false examples, the round wins more often, not always: the model knows the order only as far as the prompt
+# shows it, and weighs one showing against another.
 
 # %% [markdown]
 # ## 14 Counts and pieces of words

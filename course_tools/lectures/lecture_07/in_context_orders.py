@@ -1,6 +1,8 @@
 """Texts that each follow a secret order of letters: accuracy of models and of counts, induction heads, few-shot prompts."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from statistics import mean
 from typing import NamedTuple
 
 import torch
@@ -189,6 +191,15 @@ def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
     given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
     rows = [(answer == q.truth, answer == q.examples.get(q.letter)) for q, answer in zip(asked, given, strict=True)]
     return LetterAnswers(*torch.tensor(rows).unbind(1))
+
+
+def share_of_copies(model: nn.Module, asked: Sequence[OrderQuestion]) -> float:
+    """Measure how often a model answers with a letter that follows the question's letter somewhere in the prompt."""
+    found = []
+    for question, p in zip(asked, next_letter(model, [each.prompt for each in asked]), strict=True):
+        letters = [letter for letter in question.prompt if letter in LETTERS]
+        found.append((question.letter, LETTERS[p.argmax()]) in set(pairwise(letters)))
+    return mean(found)
 
 
 # Few-shot prompts for models that find a secret order: accuracy by number of examples, true or false.

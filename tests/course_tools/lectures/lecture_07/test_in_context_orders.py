@@ -9,6 +9,7 @@ from course_lib.generation import few_shot_prompt
 from course_tools.lectures.lecture_07.in_context_orders import (
     LETTERS,
     LetterAnswers,
+    OrderQuestion,
     accuracy_of_counts,
     accuracy_of_distances,
     accuracy_of_last_copy,
@@ -22,6 +23,7 @@ from course_tools.lectures.lecture_07.in_context_orders import (
     order_task,
     print_texts,
     questions,
+    share_of_copies,
 )
 
 # Heads, counts, questions and answers are measured as stated, on texts whose order is known.
@@ -120,6 +122,13 @@ def test_a_model_of_the_alphabet_never_follows_false_examples():
     assert len(true) == 9
     assert all(found.accuracy == 1 for found in true + false)
     assert all(found.follows_examples == 0 for found in false)
+
+
+def test_an_answer_is_a_copy_where_it_follows_the_letter_in_the_prompt():
+    asked = [OrderQuestion("A", prompt, "B", {}) for prompt in ("letter: A\nnext: B\nletter: A\nnext:", "CAxA", "BACAB\nA")]
+    assert share_of_copies(Successor(), asked[:1]) == 1
+    assert share_of_copies(Successor(), asked[1:2]) == 0
+    assert share_of_copies(Successor(), asked[2:]) == 1
 
 
 def test_a_true_round_stands_before_the_examples():
