@@ -9,6 +9,7 @@ from course_tools.checks import Exercise
 from course_tools.grading.extract.programs import Notebook, handed_out
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.grading.conftest import submitted
+from tests.course_tools.judged import outcomes
 
 
 def names_in(assignment):
@@ -93,12 +94,17 @@ def asked_of(reference):
     return next(item for item in exercises() if item.reference is reference)
 
 
+def ways_out(asked, answer):
+    """How the results of an answer leave the sandbox, call by call: types, errors, changed arguments, forbidden calls."""
+    found = outcomes(asked.id, answer)
+    return [([*map(type, one.results or ())], one.missing, one.changed, one.shared, one.called) for one in found]
+
+
 def test_every_right_answer_earns_all_points(engine, asked: Exercise, request):
     """Without `--full`, the first of them: the reference stands in the solved notebook, which test_handed_out.py grades."""
-    full = request.config.getoption("--full")
-    some = asked.right if full else asked.right[:1]
+    some = asked.right if request.config.getoption("--full") else asked.right[:1]
     sources = {answer.__name__: as_a_cell(answer, asked.reference.__name__) for answer in some}
-    if full or not handed_out(asked.lecture):
+    if not handed_out(asked.lecture):
         sources["the reference"] = text_of(asked.reference)
     marks = {name: mark_of_answer(engine, asked, source) for name, source in sources.items()}
     refused = {name: mark for name, mark in marks.items() if not mark.passed or mark.points != mark.max_points or mark.flags}
@@ -106,8 +112,14 @@ def test_every_right_answer_earns_all_points(engine, asked: Exercise, request):
 
 
 def test_every_wrong_answer_gets_its_own_misconception(engine, asked: Exercise, request):
-    """Without `--full`, the first one of each exercise: the tests of the bank try all of them outside the sandbox."""
-    tried = asked.wrong if request.config.getoption("--full") else asked.wrong[:1]
+    """The first of each exercise; with `--full` also each whose results leave the sandbox in another way than right ones.
+
+    What comes out is judged by the same engine as outside, where the tests of the bank try all of them.
+    """
+    tried = asked.wrong[:1]
+    if request.config.getoption("--full"):
+        usual = ways_out(asked, asked.reference)
+        tried = [*tried, *(wrong for wrong in asked.wrong[1:] if ways_out(asked, wrong) != usual)]
     marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in tried}
     reported = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
     assert reported == {}
