@@ -22,10 +22,11 @@ NOT_OURS = (".highlight", "mjx-container")
 LEFT_TO_JUPYTER = ("link-in-text-block: ", 'image-alt: <img src="data:image/png')
 """JupyterLab and nbconvert do not underline links, and drop the text of a stored PNG: its caption says the same."""
 
-each_lecture = pytest.mark.parametrize(
-    "lecture",
-    [pytest.param(each, marks=[pytest.mark.full][: each.number == "06"], id=each.number) for each in CHOSEN],
-)
+
+def each_lecture(*left_to_full: str) -> pytest.MarkDecorator:
+    """Run a test for each of the lectures, for some of them with `--full` alone."""
+    chosen = [pytest.param(each, marks=[pytest.mark.full][: each.number in left_to_full], id=each.number) for each in CHOSEN]
+    return pytest.mark.parametrize("lecture", chosen)
 
 
 @cache
@@ -57,7 +58,7 @@ def address(chromium, tmp_path_factory) -> Iterator[str]:
         yield found
 
 
-@each_lecture
+@each_lecture("06", "12")
 def test_a_lecture_in_jupyterlab_has_no_barrier_and_no_code_that_scrolls_sideways(lecture, chromium, address):
     page = chromium.new_page(viewport={"width": 1280, "height": 1600}, bypass_csp=True)
     opened = Notebook(page, address.replace(CHOSEN[0].stem, lecture.stem) + "&reset")
@@ -75,7 +76,7 @@ def test_a_lecture_in_jupyterlab_has_no_barrier_and_no_code_that_scrolls_sideway
     page.close()
 
 
-@each_lecture
+@each_lecture("06")
 def test_a_lecture_exported_as_html_has_no_barrier(lecture, chromium, tmp_path):
     file = tmp_path / f"{lecture.stem}.html"
     file.write_text(HTMLExporter().from_notebook_node(solved(lecture))[0], encoding="utf-8")
