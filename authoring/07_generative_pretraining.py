@@ -122,8 +122,8 @@ next_token_loss = check("07.1", next_token_loss)
 # %% [markdown]
 # ## 3 A whole GPT on one page
 #
-# **First its parts.** Each row is a model of its own, trained for 300 updates to predict the letters of section 7; its loss on
-# new text, in nats:
+# **First its parts.** Each row is a model of its own, without norms, trained for 300 updates to predict the letters of section 7; its
+# loss on new text, in nats:
 
 # %%
 source(Layer)
@@ -138,7 +138,7 @@ for name, nats in parts.items():
 # Attention brings in earlier letters, the network combines what the sum keeps, a second layer goes on from there. In the last
 # row each part *replaces* what it read, and the model learns far more slowly.
 #
-# A GPT is this with $N$ blocks, or the decoder of lecture 05 without an encoder. What has changed:
+# A GPT is this with $N$ blocks and with norms, or the decoder of lecture 05 without an encoder. What has changed:
 #
 # | part | lecture 05 | here | why |
 # | --- | --- | --- | --- |
@@ -455,9 +455,9 @@ claim(
 # The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and the rest must continue a
 # mistake. **Top-k** (Fan et al. 2018) samples only among the $k$ most likely (section 10).
 #
-# The text is Python's own language reference; its characters are the tokens. The model is a GPT twice as wide, with
-# two aids that save updates: it is told the preceding character, and it rotates queries and keys by their positions (lecture
-# 05).
+# The text is Python's own language reference; its characters are the tokens, and a batch is 16 windows of 64 of them, from anywhere
+# in the text. The model is a GPT twice as wide, with two aids that save updates: it is told the preceding character, and it rotates
+# queries and keys by their positions (lecture 05).
 #
 # **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. The rivals are counts of the
 # same text: of runs of six characters, and those of Kneser and Ney (section 14).
