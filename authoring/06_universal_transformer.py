@@ -801,10 +801,9 @@ claim(
 )
 
 # %% [markdown]
-# Each mask takes away columns among which the deciding one must be found. Which of them disturb most depends on the model. In the
-# single layer these are the higher ones. In the adaptive model on record, with all columns in view, they are those far below: emptied,
-# they raise the right sums of three trainings from 0.23, 0.55 and 0.82 to 0.49, 0.83 and 0.88. Emptying the higher ones helps in
-# one of the three (0.23 to 0.39).
+# Each mask takes away columns among which the deciding one must be found. In the adaptive model on record, with all columns in view,
+# those far below disturb most: emptied, they raise the right sums of three trainings from 0.23, 0.55 and 0.82 to 0.49, 0.83 and 0.88.
+# Emptying the higher ones helps in one of the three (0.23 to 0.39).
 #
 # Do random sums need adaptive steps? The study `06_direction` also trains rivals under the causal mask: eight fixed steps of one block,
 # eight *separate* layers with nearly eight times the weights, and the single layer.
