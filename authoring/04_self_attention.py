@@ -205,11 +205,15 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # ## 3 Queries, keys and values
 #
 # Where do the three vectors come from? In **self**-attention every token $x$ plays all three parts, by three learned matrices.
-# From here on vectors are rows, as in the paper; stored is the transpose, (out, in), so $xW_Q$ is `x @ W_q.mT`, as in lecture 01.
+# From here on vectors are rows, as in the paper. The code stores the transposes, (out, in), so $xW_Q$ is `x @ W_q.mT`, as in
+# lecture 01.
 #
 # - its **query** $xW_Q$: what the token looks for;
 # - its **key** $xW_K$: what it can be found by;
 # - its **value** $xW_V$: what it passes on when it is found.
+#
+# In *the cat slept because it was tired*, the query of *it* might ask for an animal; the key of *cat* matches, and its value
+# tells *it* what it stands for.
 #
 # For a whole text, $QK^\top$ contains every query's score for every key. A batch is one more axis in front:
 #
