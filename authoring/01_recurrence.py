@@ -111,7 +111,8 @@ rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
 # A layer applies your step to one time after another, always with the same weights. A classifier reads the answer from the last
-# state. With equal weights, your layer must give the same states as `torch.nn.RNN`.
+# state. With equal weights, your layer must give the same states as `torch.nn.RNN`, which has a second bias:
+# here 0.
 
 
 # %%
