@@ -17,14 +17,12 @@ from course_lib.datasets import Splits
 from course_tools.notebook.answer_lookup import NamedAnswer
 
 N_STEPS = 5
+n_characters = 12_000
+"""How much text is read after training; a lecture that reads it several times sets it anew."""
 
 
-def quicken(n_characters: int) -> None:
-    """Replace what takes long in every module of this process; to be called before the first cell of a lecture.
-
-    Args:
-        n_characters: length of the text to be read after training.
-    """
+def quicken() -> None:
+    """Replace what takes long in every module of this process; called once, before the first cell of the first lecture."""
     training, loops = import_module("course_lib.training"), import_module("course_tools.bank.training_loops")
     texts = import_module("course_lib.datasets.language_reference")
     import_module("course_tools.notebook.show").DPI = 50
@@ -32,7 +30,7 @@ def quicken(n_characters: int) -> None:
     quick = {
         "train": (training.train, _few_steps(training.train)),
         "batches": (training.batches, _few_batches(training.batches)),
-        "language_reference": (texts.language_reference, _little_new(texts.language_reference, n_characters)),
+        "language_reference": (texts.language_reference, _little_new(texts.language_reference)),
         "updates": (loops.updates, _at_most("n_updates", loops.updates)),
         "check": (checks.check, _with_few_steps(checks.check)),
         "claim": (claims.claim, _only_stated(claims.claim, claims.ClaimFailed)),
@@ -59,7 +57,7 @@ def _few_batches(batches: Callable[..., Iterator]) -> Callable[..., Iterator]:
     return functools.wraps(batches)(lambda *args, **settings: islice(batches(*args, **settings), 4 * N_STEPS))
 
 
-def _little_new(language_reference: Callable[..., Splits], n_characters: int) -> Callable[..., Splits]:
+def _little_new(language_reference: Callable[..., Splits]) -> Callable[..., Splits]:
     @functools.wraps(language_reference)
     def shorter(*args: object, **settings: object) -> Splits:
         text = language_reference(*args, **settings)
@@ -90,7 +88,8 @@ def _with_few_steps(check: Callable[..., Callable]) -> Callable[..., Callable]:
     def checked(id: str, answer: object, **settings: object) -> Callable:
         if isinstance(answer, NamedAnswer) and answer.name == "suspect":
             answer.value = _at_most("n_steps", answer.value)
-        return _at_most("n_steps", check(id, answer, **settings))
+        mine = check(id, answer, **settings)
+        return _at_most("n_updates" if "n_updates" in inspect.signature(mine).parameters else "n_steps", mine)
 
     return checked
 
