@@ -1,8 +1,8 @@
 """What does a BERT learn that goes on reading the same day in two languages, and in which order?
 
 Six languages write the days of two centuries; a text is one day in two of them. A BERT of two layers and width 64 learns to fill
-gaps, and is asked on new days for one hidden token at a time. Its weights are the checkpoint of lecture 08: the run writes them
-beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every chosen token
+gaps, and is asked on new days for one hidden token at a time. Its weights of seed 0 are the checkpoint of lecture 08: the run writes
+them beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every chosen token
 becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without.
 
 Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread for each.
@@ -28,7 +28,7 @@ from course_tools.lectures.lecture_08.date_pairs import (
 
 N_TRAIN, N_TEST, UPDATES, RATE, LR, LOOKS = 30_000, 1_000, 6_000, 0.25, 3e-3, 12
 SETTINGS = {name: name for name in ("BERT", "always [MASK]", "random neighbours", "next sentence")}
-SEEDS = (0,)
+SEEDS = (0, 2)
 TOLERANCE = {"nats": 0.1, "nats of months": 0.3, "visible": 0.15, "follows": 0.05, "curve": 0.5}
 
 
@@ -71,7 +71,7 @@ def run(setting, seed, device):
             guesses = model(*(part.to(device) for part in texts.lay_out(rows))).follows.argmax(-1).cpu() == 0
             report["follows"] = (guesses == follows).float().mean().item()
     report |= {"parameters": sum(p.numel() for p in model.parameters()), "curve": curve}
-    return report | {"texts": {"digest": save(model)}} if setting == "BERT" else report
+    return report | {"texts": {"digest": save(model)}} if (setting, seed) == ("BERT", 0) else report
 
 
 def figure(study):
@@ -92,4 +92,4 @@ def finding(study):
     kinds = ", ".join(
         f"{kind} {study.mean('BERT', f'nats of {kind}'):.3f}" for kind in ("numbers", "months", "weekdays", "the rest")
     )
-    return f"Nats of a hidden token of new days: {study.mean('BERT', 'nats'):.3f}; {kinds}. One seed."
+    return f"Nats of a hidden token of new days: {study.mean('BERT', 'nats'):.3f}; {kinds}. Means of the seeds."

@@ -22,4 +22,4 @@ def test_read_as_written(tmp_path, monkeypatch):
 
 
 def test_the_stored_weights_are_those_of_the_record():
-    assert checkpoint.digest() == recorded("08_checkpoint").runs[0].texts["digest"]
+    assert checkpoint.digest() == recorded("08_checkpoint").of("BERT")[0].texts["digest"]
