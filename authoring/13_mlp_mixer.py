@@ -55,9 +55,10 @@ from course_tools.notebook.layer_costs import multiply_adds
 # ## 1 Images through a bundle of cables
 #
 # A camera reads its image patch by patch, and each patch travels through a cable of its own. Somebody plugged the bundle in without a
-# plan. Each cable ends in another place. Each multiplies its signal, how far a pixel is from grey, by a **gain** of its own, between
+# plan: the cables end in any order. Each multiplies its signal, how far a pixel is from grey, by a **gain** of its own, between
 # ¼ and 1. And about half were plugged in the wrong way round: their gain is negative, and they deliver the *negative* of their patch.
-# What arrives is mixed up, in the same way every time.
+# (Grey is 0.5. Behind a gain of −½, a pixel of 0.9, which is 0.4 above grey, arrives 0.2 below it, as 0.3.) What arrives is mixed up,
+# in the same way every time.
 #
 # The camera sees *two copies* of a crop of a photograph, side by side, 4 × 4 patches of 6 × 6 pixels each. About
 # half of the patches of the right copy were replaced. The task is the one of every puzzle book: **mark the patches that differ from
@@ -74,8 +75,8 @@ figures.show_puzzle(in_order, known, 18, order)
 
 # %% [markdown] tags=["predict"]
 # We train convolutions on the patches. Their first windows reach four places to the left and right, to the counterpart; the next
-# ones reach the neighbours. We train them on puzzles in order and on the same puzzles behind the bundle, and also on the latter
-# *sorted back*: in order, with the gains of their cables.
+# ones reach the neighbours. We train them three times: on puzzles in order, on the same puzzles behind the bundle, and on the latter
+# *sorted back*, which are in order again but keep the gains of their cables.
 #
 # **Predict.** What does the bundle do to the convolutions?
 #
@@ -140,8 +141,8 @@ for name, old, new in [
 claim("13.bundle", **of_convolutions)
 
 # %% [markdown]
-# More training helps little, and larger windows help only in part, as section 4 shows. We need a layer that assumes nothing about
-# which places belong together or how to compare them, and can *learn* it.
+# The gains alone cost much, and the order costs more. Further training helps little, and larger windows help only in part, as
+# section 4 shows. We need a layer that assumes nothing about which places belong together or how to compare them, and can *learn* it.
 #
 # ## 2 Token mixing
 #
@@ -208,10 +209,9 @@ print(by_hand.flatten())
 # 32 channels and 64 hidden units, the shared matrices have 4,096 weights; one pair of matrices for each channel would have
 # 131,072. In the paper's experiments, sharing costs no accuracy.
 #
-# **Wire it by hand.** Which weights mark the puzzles? Suppose that you know how the cables run. `counterpart` says which places
-# belong together at the start of the bundle, `order` where the cable of each place at the end starts, and `gain` by what it
-# multiplies. Write the weights that return, at each place of the end, about the absolute difference to its counterpart *before* the
-# bundle.
+# **Wire it by hand.** Which weights mark the puzzles? Suppose that you know how the cables run. The cable that ends in place $i$
+# starts in place `order[i]` and multiplies by `gain[i]`; the counterpart of place $n$ at the start is `counterpart[n]`. Write the
+# weights that return, at each place of the end, about the absolute difference to its counterpart *before* the bundle.
 #
 # | name | shape |
 # | --- | --- |
@@ -367,9 +367,9 @@ alone = learn(PuzzleMixer(no_token_mixing).to(device()), known, lr=1.2e-2)
 
 # %% [markdown]
 # Three rivals have no network. One copies the marks of the nearest known puzzle. The others are logistic regressions that read, for
-# each patch, how far it is from all others. The first takes the distances as they arrive. The second divides each place by its
-# **spread**, the standard deviation of its signals over the known puzzles, and reads distances to patches or to their negatives,
-# whichever are smaller.
+# each patch, how far it is from all others. The first takes the patches as they arrive. The second divides the signals of each place by
+# their **spread**, the standard deviation over the known puzzles, and takes the distance to a patch or to its negative, whichever is
+# smaller.
 
 # %%
 source(rivals.logistic_regression)
@@ -400,7 +400,8 @@ claim("13.mixer", **right)
 #
 # The strongest rival without a network was made for electrodes on a head, each of which hears the whole brain: [*common spatial
 # patterns*](https://doi.org/10.1109/MSP.2008.4408441). For each place, these are weights for *all* places, such that the weighted sum
-# is small where the patch has an equal, compared with where it has none. They are eigenvectors; a logistic regression reads the sums.
+# is small where the patch has an equal, compared with where it has none. They are eigenvectors; a logistic regression reads how
+# large the sums are.
 #
 # **Predict.** All weights of a softmax are positive. Can the Vision Transformer compare a patch with a negative?
 #
@@ -442,9 +443,9 @@ final["work"] = multiply_adds(
 claim("13.vit", **final)
 
 # %% [markdown]
-# Free weights, the same mechanism in its barest form, are as good. Common patterns come nearest: they, too, are weights between
-# places that the marks decide. The Vision Transformer needs several times as many updates to 0.9; in the end it is still behind, and
-# still rising. What the convolutions lacked was reach and, as section 1 showed, a gain for each place.
+# Free weights, the same mechanism in its barest form, are as good. Next come common patterns: they, too, are weights between places,
+# found from the marks without a network. The Vision Transformer needs several times as many updates to 0.9; in the end it is still
+# behind, and still rising. What the convolutions lacked was reach and, as section 1 showed, a gain for each place.
 #
 # **Weights between places are the right tool here because which places belong together, and with which sign, is the same in every
 # image: it need not be computed from each.** (Not every puzzle favours the Mixer: *Going further*.)
