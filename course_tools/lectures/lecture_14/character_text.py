@@ -1,4 +1,4 @@
-"""The characters of Python's language reference in short pieces: loss, counts, a rival with softmax, sampling."""
+"""The characters of Python's language reference in short pieces: loss, counts, rivals of linear attention, sampling."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.attention import Attended, scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.fast import fused_causal_attention
 from course_lib.generation import LanguageModel, generate
 from course_lib.models import LinearTransformer, NGram
+from course_lib.primitives.masks import window_of_tokens
 from course_tools.notebook.device import device
 
 
@@ -67,6 +69,39 @@ def softmax_twin(n_tokens: int, sizes: Sizes) -> LinearTransformer:
     """Create a model that differs from `LinearTransformer` only in its mechanism: causal softmax attention."""
     model = LinearTransformer(n_tokens, sizes)
     model.stack = encoder_stack(sizes, fused_causal_attention, F.gelu, pre_norm)
+    return model
+
+
+def window_twin(n_tokens: int, sizes: Sizes, size: int = 8) -> LinearTransformer:
+    """Create the softmax twin whose characters attend to the last `size` only, themselves included."""
+
+    def windowed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Attended:
+        return scaled_dot_product_attention(q, k, v, window_of_tokens(q.shape[-2], size, q.device))
+
+    model = LinearTransformer(n_tokens, sizes)
+    model.stack = encoder_stack(sizes, windowed, F.gelu, pre_norm)
+    return model
+
+
+class ShortConvolution(nn.Module):
+    """Mix each vector (B, T, d) with those of the three tokens before it, feature by feature, as Mamba does.
+
+    Gu & Dao 2023, figure 3 (https://arxiv.org/abs/2312.00752). At the start each vector stays as it is.
+    """
+
+    def __init__(self, d: int, size: int = 4) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(size)[-1].repeat(d, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix the vectors (B, T, d) of a text."""
+        d, _, size = self.weight.shape
+        return F.conv1d(F.pad(x.mT, (size - 1, 0)), self.weight, groups=d).mT
+
+
+def convolved(model: LinearTransformer) -> LinearTransformer:
+    """Put a short convolution between a model's embedding and its blocks."""
+    model.stack = nn.Sequential(ShortConvolution(model.tokens.embedding_dim), model.stack)
     return model
 
 

@@ -9,12 +9,15 @@ from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
 from course_tools.lectures.lecture_14.character_text import (
     CharacterText,
+    ShortConvolution,
     bits_of,
     character_text,
+    convolved,
     counts,
     next_character_loss,
     sampled,
     softmax_twin,
+    window_twin,
 )
 
 
@@ -40,6 +43,25 @@ def test_the_twin_is_causal_and_a_sample_begins_with_its_prompt():
     codes = sampled(LinearTransformer(len(text.letters), sizes).eval(), prompt, 5)
     assert codes.shape == (9,)
     assert torch.equal(codes[:4], prompt[0])
+
+
+def test_a_window_twin_sees_its_window_and_no_more():
+    torch.manual_seed(0)
+    twin = window_twin(5, Sizes(12, 3, 24, 1), size=4).eval()
+    changed = torch.zeros(1, 9, dtype=torch.long)
+    changed[:, 2] = 1
+    same = (twin(changed) == twin(torch.zeros_like(changed))).all(-1)[0]
+    assert same.tolist() == [True, True, False, False, False, False, True, True, True]
+
+
+def test_a_short_convolution_mixes_each_token_with_the_three_before_it():
+    convolution, x = ShortConvolution(2), torch.randn(1, 6, 2)
+    torch.testing.assert_close(convolution(x), x)
+    torch.nn.init.ones_(convolution.weight)
+    torch.testing.assert_close(convolution(x)[0, 5], x[0, 2:].sum(0))
+    torch.testing.assert_close(convolution(x)[0, 1], x[0, :2].sum(0))
+    model = convolved(LinearTransformer(5, Sizes(12, 3, 24, 1)))
+    assert model(torch.zeros(1, 6, dtype=torch.long)).shape == (1, 6, 5)
 
 
 def test_counts_by_hand():
