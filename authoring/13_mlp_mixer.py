@@ -443,7 +443,7 @@ final["work"] = multiply_adds(
 claim("13.vit", **final)
 
 # %% [markdown]
-# Free weights, the same mechanism in its barest form, are as good. Next come common patterns: they, too, are weights between places,
+# Free weights, the same mechanism in its barest form, are as good. Next come common patterns (dotted): they, too, are weights between places,
 # found from the marks without a network. The Vision Transformer needs several times as many updates to 0.9; in the end it is still
 # behind, and still rising. What the convolutions lacked was reach and, as section 1 showed, a gain for each place.
 #
