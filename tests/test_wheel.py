@@ -143,6 +143,7 @@ def test_exercises_are_listed_outside_the_checkout(checkout, tmp_path):
     assert "04.1" in [item["id"] for item in json.loads(done.stdout)]
 
 
+@pytest.mark.full
 def test_notebooks_are_graded_by_a_copy_without_sources(container, tmp_path):
     for student, answer in (("right", ANSWER), ("wrong", WITHOUT_SCALE)):
         cell = nbformat.v4.new_code_cell(answer, metadata={"exercise": "04.1"})

@@ -34,6 +34,7 @@ def test_time_and_memory_are_those_of_the_kernel(tmp_path):
     assert done.peak_mb - small.peak_mb == pytest.approx(300, abs=60)
 
 
+@pytest.mark.full
 def test_processor_time_counts_the_kernel_and_what_it_starts_and_no_waiting(tmp_path):
     compute = "import time\nwhile time.process_time() < 1.5: pass"
     child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {compute!r}])"

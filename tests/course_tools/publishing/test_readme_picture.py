@@ -31,6 +31,7 @@ def test_each_picture_is_small_and_has_a_still_and_forms_for_phones_and_dark_the
             assert moving.width > width
 
 
+@pytest.mark.full
 @pytest.mark.browser
 def test_one_command_draws_it(tmp_path):
     pytest.importorskip("playwright", reason='needs the extra [site]: pip install -e ".[site]"')
