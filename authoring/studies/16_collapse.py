@@ -1,7 +1,8 @@
-"""Does BYOL collapse without its batch normalisation, or without its moving average, if it is trained on?
+"""What becomes of BYOL without its batch normalisation, without its moving average, or with a target that stays random?
 
-Variants of the lecture's BYOL on its digits: no batch normalisation in projector and predictor, and one network on both sides. The
-probe sees 40 labels. BYOL itself, and other variants, are in 16_byol_and_batches, with the same data, rate and budget.
+Variants of the lecture's BYOL on its digits: no batch normalisation in projector and predictor; one network on both sides; a target
+network that is never trained. The probe sees 40 labels. BYOL itself, and other variants, are in 16_byol_and_batches, with the same
+data, rate and budget.
 
 Budget: 1,000 updates with 32 pairs, three seeds. About four minutes on one CPU thread. On a GPU: the same settings.
 """
@@ -20,7 +21,7 @@ from course_lib.training import train
 from course_tools.lectures.lecture_16 import experiments
 
 STEPS, LOOKS = 1_000, (1, 30, 60, 120, 240, 480, 700, 1_000)
-SETTINGS = {"no batch normalisation": "norm", "one network": "target"}
+SETTINGS = {"no batch normalisation": "norm", "one network": "target", "frozen target": "frozen"}
 TOLERANCE = {"probe": 0.05, "spread of projections": 0.1, "curve": 0.1}
 
 
@@ -50,7 +51,7 @@ def run(setting, seed, device):
     if setting == "norm":
         for part in (model.online[1], model.target[1], model.predictor):
             part[1] = nn.Identity()
-    else:
+    elif setting == "target":
         model.target = model.online
     model = model.to(device)
     stream = experiments.two_views(digits, seed, view)
