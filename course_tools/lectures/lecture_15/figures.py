@@ -83,13 +83,13 @@ def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 
         x, y = graph.places[own].T.numpy()
         ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=20, edgecolors="black", linewidths=0.5)
         errors.append(DEGREES * (temperatures - graph.targets).square()[own].mean().sqrt().item())
-        ax.set_title(f"{name}\nerror {errors[-1]:.1f} °C", fontsize=9)
+        ax.set_title(f"{name}\nerror here {errors[-1]:.1f} °C", fontsize=9)
     heard = graph.edges[1, graph.edges[0] == hearing]
     inside = graph.rooms[heard] == graph.asked[hearing]
     for sender, in_the_room in zip(heard.tolist(), inside.tolist(), strict=True):
         line = graph.places[[hearing, sender]].T.numpy()
         axes[0].plot(*line, color="black", linewidth=1.4, linestyle="-" if in_the_room else ":", zorder=0.5)
-    axes[0].scatter(*graph.places[hearing].numpy(), s=90, marker="*", color="black", zorder=3)
+    axes[0].scatter(*graph.places[hearing].numpy(), **_STAR)
     _bar(figure, axes)
     said = ", ".join(f"{name} {each:.1f}" for name, each in zip(panels, errors, strict=True))
     show(
@@ -145,7 +145,7 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
         ax.add_collection(LineCollection(lines, colors="black", linewidths=0.4 + 14 * of_mine))
         ax.scatter(*places[_of(graph, building)].T, s=10, color="0.35")
         ax.scatter(*places[heard].T, s=25 + 500 * of_mine, color="white", edgecolors="black", zorder=2)
-        ax.scatter(*places[sensor], s=60, marker="*", color="black", zorder=3)
+        ax.scatter(*places[sensor], **_STAR)
         shares.append(of_mine[inside].sum().item())
         ax.set_title(f"{name}\n{shares[-1]:.0%} of the weight in the framed room", fontsize=9)
     _bar(figure, axes)
@@ -157,6 +157,7 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
     )
 
 
+_STAR = {"s": 110, "marker": "*", "color": "gold", "edgecolors": "black", "linewidths": 0.8, "zorder": 3}
 _COLOURS = {"cmap": "coolwarm", "vmin": -2.0, "vmax": 2.0}
 
 
