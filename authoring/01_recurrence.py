@@ -87,8 +87,7 @@ for sequence, answer in zip(x, first, strict=True):
 # $$h_1 = \tanh(1 \cdot 1 + 0.5 \cdot 0) = 0.76 \qquad h_2 = \tanh(0.5 \cdot 0.76) = 0.36 \qquad h_3 = \tanh(0.5 \cdot 0.36) =
 # 0.18$$
 #
-# After three steps the state still holds a trace of the first input. With $n$ numbers in the state, $w$ and $u$ become
-# matrices:
+# With $n$ numbers in the state, $w$ and $u$ become matrices:
 #
 # $$h_t = \tanh(W x_t + U h_{t-1} + b)$$
 #
@@ -231,8 +230,8 @@ for seed in range(3):
 # %% [markdown]
 # ## 4 Where the gradient goes
 #
-# The loop is right: it learns five symbols. On sixty it does not move from a guess. Why? Training must carry a gradient from the
-# loss at the end back to the first symbol.
+# The loop learns five symbols; on sixty it stays at a guess. Training must carry a gradient from the loss at the end back to
+# the first symbol.
 #
 # **By hand.** A small change of $h_{t-1}$ changes $h_t = \tanh(w x_t + u h_{t-1})$ by $u\,(1 - h_t^2)$ times as much, since the
 # derivative of tanh is $1 - \tanh^2$. In the example of section 2,
@@ -627,8 +626,8 @@ claim("01.marks", lstm=lstm, plain=plain, later=later)
 # ## 8 Build it: a network that writes
 #
 # A **language model** predicts the next character from those before it. It reads *t h e* and should say *h e* and a space: the
-# targets are the inputs, one place later. So every position of a text is a training example, with logits of its own, and
-# nobody has to label anything.
+# targets are the inputs, one place later. So every position of a text is a training example, and nobody has to label
+# anything.
 #
 # **Build task (20 minutes, 12 points).** Start from an empty cell. Write the model and the loop of section 3, and as much of
 # the recipe as you like. Other classes and functions go above `train_lstm`, in the same cell. You may use `nn.LSTM`
@@ -726,7 +725,7 @@ four = study.scores("plays: table of fours", "nats")
 claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 
 # %% [markdown]
-# So it beats the tables of up to three characters, not that of fours, from the study, with its 34⁴ = 1.3 million rows. The
+# So it beats the tables of up to three characters, not that of fours (34⁴ = 1.3 million rows, on record). The
 # tables have counted all 4.2 million characters of the plays; 2,000 updates of 16 windows of 32 read one million.
 
 # %% [markdown] tags=["quiz"]
@@ -789,8 +788,8 @@ claim("01.writes", lstm=lstm, one=one, two=two, three=three, four=four)
 # %% [markdown]
 # ## 10 What came of it
 #
-# In the 2010s LSTMs ran speech recognition and translation. The carousel left its first home: residual networks (He et al. 2016)
-# add to a state from *layer* to layer, as does every Transformer. The recipe stayed: GPT-3 (Brown et al. 2020) was trained with
+# In the 2010s LSTMs ran speech recognition and translation. Residual networks (He et al. 2016) add to a state from
+# *layer* to layer, as does every Transformer. The recipe stayed: GPT-3 (Brown et al. 2020) was trained with
 # Adam, warm-up, decay and clipping at a joint norm of 1.
 #
 # Two limits ended the reign. A state of fixed size must hold the whole sentence (lecture 02), and a step must wait for the one

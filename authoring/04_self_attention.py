@@ -85,8 +85,7 @@ data.print_text(*draw_texts(1))
 
 # %% [markdown]
 # `Reader` is a model around any layer that mixes tokens: it embeds key and value of each token, adds the two vectors, applies
-# the layer, and reads eight logits off at every position. First the layer is the GRU of lecture 01, with a state of 64 numbers. Its
-# training takes minutes, so it is recorded.
+# the layer, and reads eight logits off at every position. First the layer is lecture 01's GRU, with a state of 64 numbers, as recorded.
 
 
 # %%
@@ -235,7 +234,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# (Yours also keeps `nan` out of the gradients.) You write the rest. (`k.mT` exchanges the last two axes of a tensor; `k.T` would reverse all of them.)
+# (Yours also keeps `nan` out of the gradients.) You write the rest. (`k.T` would reverse all axes.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention
@@ -363,8 +362,7 @@ slope = saturation.slope["without"] / saturation.slope["with 1/√d_k"]
 claim("04.c", without=without, scaled=scaled, slope=slope)
 
 # %% [markdown]
-# A saturated softmax hardly corrects a wrong choice: the paper's reason for the divisor. A second one is the size of a step
-# (section 14).
+# A saturated softmax hardly corrects a wrong choice: the paper's reason for the divisor. (A second one: section 14.)
 
 # %% [markdown]
 # ## 5 Masks
@@ -697,8 +695,8 @@ microscope()
 #   al. 2023, https://arxiv.org/abs/2309.17453). In gpt-oss (2025) a learned score can take it; a sigmoid gate on the output of
 #   each head (Qiu et al. 2025, https://arxiv.org/abs/2505.06708), the output gate of lecture 01, lets a head say nothing.
 #
-# **Further reading.** Alammar, *The Illustrated Transformer* · *Dive into Deep Learning*, chapter 11 · UvA deep learning
-# tutorial 6 · Rush et al., *The Annotated Transformer*.
+# **Further reading.** Alammar, *The Illustrated Transformer* · *Dive into Deep Learning*, chapter 11 · Rush et al., *The
+# Annotated Transformer*.
 
 # %% [markdown]
 # # Going further

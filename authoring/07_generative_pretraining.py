@@ -51,8 +51,8 @@ from course_tools.notebook.layer_costs import multiply_adds
 # %% [markdown]
 # ## 1 A rule that only the text contains
 #
-# GPT-3 became known for *in-context learning*: the prompt shows the model something new, and the model uses it at once, without
-# a change of its weights.
+# GPT-3 became known for *in-context learning*: the prompt shows something new, and the model uses it at once, without a change
+# of its weights.
 #
 # In our task, each text has a **secret circular order** of eight letters. Every letter is followed by its successor in this
 # order, except that the text sometimes jumps to a random letter. With the order A → D → B → C → A of only four letters, a text
@@ -455,8 +455,8 @@ claim(
 # The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and the rest must continue a
 # mistake. **Top-k** (Fan et al. 2018) samples only among the $k$ most likely (section 10).
 #
-# The text is Python's own language reference; its characters are the tokens, and a batch is 16 windows of 64 of them, from anywhere
-# in the text. The model is a GPT twice as wide, with two aids that save updates: it is told the preceding character, and it rotates
+# The text is Python's own language reference; its characters are the tokens, and a batch is 16 windows of 64 of them. The
+# model is a GPT twice as wide, with two aids that save updates: it is told the preceding character, and it rotates
 # queries and keys by their positions (lecture 05).
 #
 # **Bits per character** measure it: the mean of $-\log_2 p$ of each true character of held-out text. The rivals are counts of the
@@ -550,7 +550,7 @@ print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 #
 # ## 7 Build it
 #
-# **Build task (30 minutes, 12 points).** Now write the whole model and its training loop yourself, from an empty cell. You may
+# **Build task (30 minutes, 12 points).** Now write the model and its training loop. You may
 # use torch's layers, `nn.TransformerEncoder` included, but not the library's `GPT`. Define what you need inside `train_gpt` or
 # above it, in the same cell, and print a shape after each step.
 #
@@ -579,7 +579,7 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown] tags=["try-it"]
-# **Let your model write.** The next cell trains it on three times as much text.
+# **Let your model write**, trained on three times as much text.
 
 # %% tags=["try-it"]
 alphabet, letters = text_tools.letters_and_spaces(language_reference().train, 300_000)
@@ -636,7 +636,7 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which
-# findings of this lecture would you repeat on a model that you can inspect, and how, before you agree or disagree?*
+# findings of this lecture would you repeat on a model that you can inspect, and how, before you agree?*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
@@ -655,7 +655,7 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 #
 # **The same page, larger.** GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) has 175 billion parameters; Hoffmann et al.
 # ([2022](https://arxiv.org/abs/2203.15556)) showed that such models had read too little: for what a training costs, 20 tokens a
-# weight give the least loss. Small models now read far more, because they are used so much: Llama 3 8B ([2024](https://arxiv.org/abs/2407.21783)) nearly 2,000.
+# weight give the least loss. Small models, much used, read far more: Llama 3 8B ([2024](https://arxiv.org/abs/2407.21783)) nearly 2,000.
 #
 # **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al.
 # [2022](https://arxiv.org/abs/2203.02155)) fine-tunes it on *instructions* with answers, then on the *preferences* of people
