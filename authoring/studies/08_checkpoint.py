@@ -3,7 +3,8 @@
 Six languages write the days of two centuries; a text is one day in two of them. A BERT of two layers and width 64 learns to fill
 gaps, and is asked on new days for one hidden token at a time. Its weights of seed 0 are the checkpoint of lecture 08: the run writes
 them beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every chosen token
-becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without.
+becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without. The rival without a
+network is a softmax regression on the words of both sentences, learnt from the same pairs in as many updates.
 
 Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread for each.
 The study 08_dates compares shorter trainings. On a GPU: the same settings.
@@ -25,9 +26,11 @@ from course_tools.lectures.lecture_08.date_pairs import (
     nats_of_hidden,
     neighbours,
 )
+from course_tools.lectures.lecture_08.rivals import nats_of_words
 
 N_TRAIN, N_TEST, UPDATES, RATE, LR, LOOKS = 30_000, 1_000, 6_000, 0.25, 3e-3, 12
 SETTINGS = {name: name for name in ("BERT", "always [MASK]", "random neighbours", "next sentence")}
+SETTINGS["regression on the words"] = None
 SEEDS = (0, 2)
 TOLERANCE = {"nats": 0.1, "nats of months": 0.3, "visible": 0.15, "follows": 0.05, "curve": 0.5}
 
@@ -39,6 +42,16 @@ def run(setting, seed, device):
     inputs, asked = (BERTInput(*(part.to(device) for part in texts.pairs(each))) for each in (known, new))
     torch.manual_seed(seed)
     model, curve, report = new_bert(texts, fused_scaled_dot_product_attention).to(device), {}, {}
+
+    def hidden():
+        return nats_of_hidden(lambda *text: model.eval()(*text).words, asked, texts.mask, every=3)
+
+    def by_kind(found):
+        kinds = kinds_of(texts, found)
+        return {"nats": found.mean()} | {f"nats of {kind}": found.mean(which) for kind, which in kinds.items()}
+
+    if setting is None:
+        return by_kind(nats_of_words(inputs, asked, hidden(), texts.mask, UPDATES))
     follows = torch.ones(N_TRAIN, dtype=torch.bool)
     if setting in ("random neighbours", "next sentence"):
         rows, follows = neighbours(known, nsp_pairs, seed)
@@ -57,10 +70,8 @@ def run(setting, seed, device):
     stream = batches(*inputs, follows.to(device), batch_size=64, seed=seed)
     for step in train(model, stream, loss, steps=UPDATES, lr=LR, warmup=UPDATES // 10):
         if (step.index + 1) % (UPDATES // LOOKS) == 0:
-            found = nats_of_hidden(lambda *text: model.eval()(*text).words, asked, texts.mask, every=3)
-            curve[step.index + 1] = found.mean()
-            kinds = kinds_of(texts, found)
-            report = {"nats": found.mean()} | {f"nats of {kind}": found.mean(which) for kind, which in kinds.items()}
+            report = by_kind(hidden())
+            curve[step.index + 1] = report["nats"]
             print(step.index + 1, report, flush=True)
             model.train()
     with torch.no_grad():
@@ -79,17 +90,25 @@ def figure(study):
     from course_tools.notebook import plots
 
     updates, nats = study.curve("BERT")
-    drawn = plots.curves({"BERT": (updates, nats)}, "update", "nats of a hidden token", "new days, as recorded")
+    words = study.mean("regression on the words", "nats")
+    across = {"regression on the words": words}
+    drawn = plots.curves(
+        {"BERT": (updates, nats)}, "update", "nats of a hidden token", "new days, as recorded, mean of the seeds", across=across
+    )
     drawn.axes[0].set_ylim(bottom=0)
     return (
         drawn,
-        f"Nats of a hidden token of new days: {nats[0]:.2f} after {updates[0]:,} updates, {nats[-1]:.2f} after {updates[-1]:,}.",
+        f"Nats of a hidden token of new days: {nats[0]:.2f} after {updates[0]:,} updates, {nats[-1]:.2f} after {updates[-1]:,}; "
+        f"regression on the words {words:.2f}.",
     )
 
 
 def finding(study):
     """Nats at the end, by kind of token."""
-    kinds = ", ".join(
-        f"{kind} {study.mean('BERT', f'nats of {kind}'):.3f}" for kind in ("numbers", "months", "weekdays", "the rest")
-    )
-    return f"Nats of a hidden token of new days: {study.mean('BERT', 'nats'):.3f}; {kinds}. Means of the seeds."
+    told = []
+    for name in ("BERT", "regression on the words"):
+        kinds = ", ".join(
+            f"{kind} {study.mean(name, f'nats of {kind}'):.3f}" for kind in ("numbers", "months", "weekdays", "the rest")
+        )
+        told.append(f"{name} {study.mean(name, 'nats'):.3f} ({kinds})")
+    return f"Nats of a hidden token of new days: {'; '.join(told)}. Means of the seeds."
