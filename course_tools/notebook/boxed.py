@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -43,7 +42,8 @@ def boxed(
             opacity = 0.7 * to_array(ink[title])
             ax.imshow(np.dstack([np.ones((*opacity.shape, 3)), opacity]), extent=(-0.5, W - 0.5, H - 0.5, -0.5))
         for box in _boxes(expected, title):
-            ax.add_patch(_rectangle(box, H, W, edgecolor="black", linewidth=1.2, linestyle="--"))
+            ax.add_patch(_rectangle(box, H, W, edgecolor="white", linewidth=2.2))
+            ax.add_patch(_rectangle(box, H, W, edgecolor="black", linewidth=1.4, linestyle="--"))
         boxes = _boxes(corners, title)
         words = names.get(title, [""] * len(boxes))
         if len(words) != len(boxes):
@@ -53,7 +53,10 @@ def boxed(
             colour = colours[number % len(colours)]
             for edge, width in (("white", 3.0), (colour, 1.8)):
                 ax.add_patch(_rectangle(box, H, W, edgecolor=edge, linewidth=width))
-            _name(ax, word, ax.patches[-1].get_xy(), colour)
+            if word:
+                frame = {"facecolor": "white", "edgecolor": colour, "pad": 1.0, "linewidth": 0.8}
+                place = {"xy": ax.patches[-1].get_xy(), "xytext": (3, -3), "textcoords": "offset points", "va": "top"}
+                ax.annotate(in_the_font(word), **place, fontsize=8, parse_math=False, bbox=frame)
         if title in dots:
             points = to_array(dots[title])
             ax.plot(points[:, 0] * W - 0.5, points[:, 1] * H - 0.5, ".", color="black", markersize=3, alpha=0.5)
@@ -68,11 +71,3 @@ def _rectangle(box: Sequence[float], H: int, W: int, **style: object) -> Rectang
     """The outline of a box, given as fractions, in an image of H × W pixels whose centres are at whole numbers."""
     x_1, y_1, x_2, y_2 = box
     return Rectangle((x_1 * W - 0.5, y_1 * H - 0.5), (x_2 - x_1) * W, (y_2 - y_1) * H, fill=False, **style)
-
-
-def _name(ax: Axes, word: str, corner: tuple[float, float], colour: tuple[float, float, float]) -> None:
-    """Write a word at the upper left corner of a box: above it, or inside if there is no room above."""
-    if word:
-        box = {"facecolor": "white", "edgecolor": colour, "pad": 1.0, "linewidth": 0.8}
-        place = "bottom" if corner[1] > 2 else "top"
-        ax.text(*corner, in_the_font(word), fontsize=8, parse_math=False, va=place, bbox=box)

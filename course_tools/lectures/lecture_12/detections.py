@@ -1,5 +1,6 @@
 """Judge detectors: average precision, non-maximum suppression, boxes for each object."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -109,20 +110,21 @@ def first_close_pair(made: Scenes, least: float = 0.5) -> int:
     return int(close.flatten(1).any(1).nonzero()[0])
 
 
-def best_fit(found: Detections, made: Scenes, candidates: Tensor, least: float = 0.5) -> int:
-    """Find the scene whose boxes fit best: the worst of its objects has the largest IoU with a box of its own.
+def best_fit(ways: Sequence[Detections], made: Scenes, candidates: Tensor, least: float = 0.5) -> int:
+    """Find the scene where some detectors' boxes fit best: the worst of its objects has the largest IoU with a box of its own.
 
     Args:
-        found: the detections.
+        ways: what each detector finds.
         made: the scenes.
-        candidates: numbers of the scenes to choose from, (n,); each has as many boxes as objects. None: the first close pair.
+        candidates: numbers of the scenes to choose from, (n,); each has boxes for all its objects. None: the first close pair.
         least: the confidence above which a box counts.
     """
 
     def worst(number: int) -> float:
-        corners = found.corners[number, found.confidence[number] > least]
-        fits = iou(to_corners(made.boxes[number, made.classes[number] >= 0]), corners).cpu()
-        return float(fits[linear_sum_assignment(-fits.numpy())].min())
+        boxes = to_corners(made.boxes[number, made.classes[number] >= 0])
+        found = (way.corners[number, way.confidence[number] > least] for way in ways)
+        fits = [iou(boxes, corners).cpu() for corners in found]
+        return min(float(fit[linear_sum_assignment(-fit.numpy())].min()) for fit in fits)
 
     return max(candidates.tolist(), key=worst, default=first_close_pair(made))
 

@@ -27,7 +27,7 @@ def in_colour(image: Tensor) -> Tensor:
 
 def show_scenes(made: Scenes, numbers: Sequence[int]) -> None:
     """Show some scenes with the bounding boxes of their objects."""
-    truth = {f"{len(objects(made, i)[1])} creatures ({i})": i for i in numbers}
+    truth = {f"scene {i}: {len(objects(made, i)[1])} creatures": i for i in numbers}
     drawn = boxed(
         {title: in_colour(made.images[i]) for title, i in truth.items()},
         {title: objects(made, i)[0] for title, i in truth.items()},
@@ -106,7 +106,7 @@ def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], 
         threshold: the least confidence of a box that is drawn.
     """
     boxes, _ = objects(made, number)
-    corners = {"true boxes": boxes}
+    corners = {f"true boxes: {len(boxes)}": boxes}
     for name, each in found.items():
         sure = each.confidence[number] > threshold
         corners[f"{name}: {int(sure.sum())}"] = each.corners[number, sure].cpu()
@@ -133,7 +133,7 @@ def show_shares(found: Detections, points: Tensor, threshold: float = 0.5) -> No
     for query, (ax, point) in enumerate(zip(panels, points.tolist(), strict=True)):
         x_1, y_1, x_2, y_2 = corners[sure[:, query], query].unbind(-1)
         sides = ((x_2 - x_1) * (y_2 - y_1)).sqrt()
-        dots = ax.scatter((x_1 + x_2) / 2, (y_1 + y_2) / 2, c=sides, s=5, cmap="viridis", vmin=0.2, vmax=0.6)
+        dots = ax.scatter((x_1 + x_2) / 2, (y_1 + y_2) / 2, c=sides, s=5, cmap="viridis", vmin=0.3, vmax=0.6)
         ax.plot(*point, "+", color="black", markersize=8)
         ax.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[], aspect="equal")
         ax.set_title(f"{len(sides)}", fontsize=9)

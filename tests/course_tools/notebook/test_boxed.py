@@ -36,8 +36,8 @@ def test_true_boxes_are_dashed_and_below_the_others():
     box = torch.tensor([[0.25, 0.0, 0.75, 1.0]])
     figure = boxed(PICTURES, {"a picture": box}, expected={"a picture": box / 2})
     first = figure.axes[0].patches
-    assert [patch.get_linestyle() for patch in first] == ["--", "solid", "solid"]
-    assert (first[0].get_xy(), first[0].get_width(), first[0].get_height()) == ((2.0, -0.5), 5.0, 5.0)
+    assert [patch.get_linestyle() for patch in first] == ["solid", "--", "solid", "solid"]
+    assert (first[1].get_xy(), first[1].get_width(), first[1].get_height()) == ((2.0, -0.5), 5.0, 5.0)
     assert not figure.axes[1].patches
 
 

@@ -87,5 +87,16 @@ def test_neighbours_are_told_apart_if_their_boxes_are_nearest_to_different_ones(
     p = torch.tensor([[0.9, 0.8], [0.9, 0.8], [0.9, 0.2]]).unsqueeze(-1)
     found = Detections(p, torch.stack([both, one, both]))
     assert told_apart(found, made) == (3, 2, 1)
-    assert best_fit(found, made, torch.tensor([1, 0])) == 0
-    assert best_fit(found, made, torch.tensor([], dtype=torch.long)) == 0
+    assert best_fit([found], made, torch.tensor([1, 0])) == 0
+    assert best_fit([found], made, torch.tensor([], dtype=torch.long)) == 0
+
+
+def test_the_scene_is_the_one_that_all_detectors_find():
+    """The first finds both scenes, the second, which draws three boxes in each, only the second one."""
+    boxes = torch.tensor([[0.3, 0.5, 0.4, 0.4], [0.4, 0.5, 0.4, 0.4]])
+    made = Scenes(torch.zeros(2, 3, 8, 8), torch.tensor([[0, 0]]).repeat(2, 1), boxes.repeat(2, 1, 1))
+    both = to_corners(boxes)
+    one, other = torch.stack([both, both]), torch.stack([both[[0, 0, 0]], both[[0, 0, 1]]])
+    ways = [Detections(torch.full((*corners.shape[:2], 1), 0.9), corners) for corners in (one, other)]
+    assert best_fit(ways, made, torch.tensor([0, 1])) == 1
+    assert best_fit(ways[:1], made, torch.tensor([0, 1])) == 0
