@@ -340,8 +340,8 @@ claim(
 
 # %% [markdown]
 # **Attention is the right tool here because the answer compares two places that may be anywhere**: any two tokens meet in one
-# layer. Convolutions that see all learn it, too, though with two of the three seeds they need at least twice as many updates. What the
-# hidden layer over all pixels learns about one pair of places tells it nothing about any other.
+# layer. Convolutions that see all learn it, too: with two of three seeds they need at least twice as many updates, with the third,
+# fewer. What the hidden layer over all pixels learns about one pair of places tells it nothing about any other.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Where it looks

@@ -661,7 +661,9 @@ cache, kept = floats_in(keys_and_values), floats_in(state)
 claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 
 # %% [markdown]
-# **Linear attention is the right tool where a text is long: its state has one size, and so has the work for the next character.**
+# **Linear attention is the right tool where a text is long and all of it may matter: its state has one size, and so has the work for
+# the next character.** A window of the last eight has one size, too, but what is behind it is lost; *Going further* asks at 2,048
+# positions.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
