@@ -55,10 +55,10 @@ from course_tools.notebook.seed_scores import show_seeds
 #
 # A building has 16 rooms and 100 sensors. A duct brings each sensor air from *another* room. How warm is that room?
 #
-# A sensor measures its own room: the temperature, with noise of 1.5 °C (the rooms differ by 3 °C), and three gases. Three
-# electronic noses smell the air of its duct. Each reacts to two or three of the gases, in proportions that are the same in every building,
-# but that nobody has written down. And it receives what its twelve nearest neighbours measure. Radio passes through walls: of
-# the 13, itself included, about six are in its own room, and three where its air comes from.
+# A sensor measures its own room: the temperature, with noise of 1.5 °C (the rooms spread by 3 °C around their mean), and three
+# gases. Three electronic noses smell the air of its duct. Each reacts to two or three of the gases, in proportions that are the
+# same in every building, but that nobody has written down. And it receives what its twelve nearest neighbours measure. Radio passes
+# through walls: of the 13, itself included, about six are in its own room, and three where its air comes from.
 #
 # Buildings differ, so we train on some and test on a hundred others. Nobody knows where the sensors are.
 #
@@ -72,8 +72,9 @@ figures.show_edge_list(three, "ABC")
 
 
 # %% [markdown] tags=["predict"]
-# **Predict a number** (within 0.5). The mean of 13 readings has little noise: $1.5/\sqrt{13} \approx 0.4$ °C. Who always says the
-# mean of all rooms errs by 3 °C. By how many °C does the mean of 13 err, over all hundred buildings?
+# **Predict a number** (within 0.5). Every error here is the root of the mean squared error. The mean of 13 readings has little noise:
+# $1.5/\sqrt{13} \approx 0.4$ °C. Who always says the mean of all rooms errs by 3 °C. By how many °C does the mean of 13 err, over all
+# hundred buildings?
 #
 # <details><summary>2.8</summary>
 #
@@ -370,9 +371,9 @@ claim("15.rooms", **errors)
 # at all. The oracle compares the right things, and comes within a tenth of a degree of attention without a network: somebody told it
 # which three numbers to compare with which. Attention was told nothing, and found this out from the temperatures.
 #
-# The product of lecture 04 compares, but measures a direction: the longer a key, the more it is worth to every query that points its
-# way. Less $|k_j|^2/2$, it is $-|q_i - k_j|^2/2$ up to a constant for each $i$, a distance, and nearly as good as the dynamic score. Look
-# at the weights:
+# The product of lecture 04 compares, but measures a direction: the longer a key, the more it is worth to every query that points
+# its way. Less $\lVert k_j\rVert^2/2$, it is $-\lVert q_i - k_j\rVert^2/2$ up to a constant for each $i$, a distance, and nearly as
+# good as the dynamic score. Look at the weights:
 
 # %% tags=["cover"]
 with torch.no_grad():
@@ -421,6 +422,8 @@ figures.show_all_pairs(all_weights, unseen.asked[:100], unseen.rooms[:100])
 claim("15.n", **favoured)
 
 # %% [markdown]
+# Among all sensors there are sixteen rooms to tell apart by three gases; among 13 neighbours there are about four.
+#
 # ## 5 Messages instead of attention
 #
 # Attention is one kind of **message passing** (Gilmer et al. 2017, https://arxiv.org/abs/1704.01212): each neighbour sends a message,
@@ -478,11 +481,12 @@ far = {
 claim("15.rivals", **near, **far)
 
 # %% [markdown]
-# **With 12 neighbours, the maximum ties with attention after 16,000 updates: messages from both ends can do without it. Attention needs
-# fewer updates, and each takes no longer:** after 2,000, it errs by about as much as the maximum after 16,000.
+# **With 12 neighbours, the maximum ties with attention after 16,000 updates: messages that read both ends can do without attention. But
+# attention needs fewer updates, and each takes no longer:** after 2,000, it errs by about as much as the maximum after 16,000.
 #
-# With 24, all but the sum are even *better*: they hear more sensors of the right room. Attention stays a little ahead. The sum, and just
-# as much with twice the parameters, falls back to where fixed mixing is.
+# With 24, attention, maximum and mean, each trained for 16,000, and the oracle are even *better*: they hear more sensors of the
+# right room. Attention stays a little ahead. The sum falls back to about 2.5 °C, where fixed mixing is with 12; so it does with
+# twice the parameters, after 2,000 updates.
 #
 # ## 6 Where no choice is needed
 #
@@ -736,7 +740,8 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # edges.</details>
 # <details><summary>32</summary>
 #
-# There are enough parameters. But training changes only the weights that multiply the features of the two leaders.</details>
+# There are enough parameters. But in the first layer, training changes only the weights that multiply the features of the two
+# leaders.</details>
 # <details><summary>0</summary>
 #
 # To be wrong about all would need information, too: exchange the sides, and all would be right.</details>
@@ -880,8 +885,8 @@ claim("15.smooth", left=left, **scored)
 # ## What message passing cannot see
 #
 # The **test of Weisfeiler and Leman** (1968) gives all nodes the same colour, and then, round after round, a new colour for each
-# combination of a node's colour and the colours of its neighbours. Message passing can do no better: nodes of one colour send and
-# receive the same. **By hand:** in both graphs below, from the atlas of networkx, every node has three neighbours. After the first
+# combination of a node's colour and the colours of its neighbours, each as often as it occurs. Message passing can do no better: nodes
+# of one colour send and receive the same. **By hand:** in both graphs below, from the atlas of networkx, every node has three neighbours. After the first
 # round all nodes have the same new colour, and so on for ever.
 
 # %%
