@@ -239,11 +239,6 @@ def misses_patches(measured: Measured, truth: Truth) -> bool:
     return bool(influences.min() < UNMOVED) and bool(influences.max() > 0.01)
 
 
-def misses_all_patches(measured: Measured, truth: Truth) -> bool:
-    """Evidence: no patch influences the logits, which are not all zero as those of a new head may be."""
-    return bool(measured.outputs[3].any()) and bool((_influences(measured) < UNMOVED).all())
-
-
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits do not change if the quadrants of an image are permuted."""
     return is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-5)

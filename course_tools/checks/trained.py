@@ -223,12 +223,6 @@ def has_no_attention(measured: Measured, truth: Truth) -> bool:
     return not probe_of(measured).counts[1:].any()
 
 
-def attends_over_the_queries(measured: Measured, truth: Truth) -> bool:
-    """Evidence: weights that depend on the example multiply values, and they sum to 1 over the queries, never over the keys."""
-    _, over_keys, over_queries = probe_of(measured).counts.tolist()
-    return over_queries > 0 == over_keys
-
-
 def carries_a_state(measured: Measured, truth: Truth, more: int) -> bool:
     """Evidence of a recurrence: in the second probe, the first one cut short, chains of nonlinear operations are shorter.
 

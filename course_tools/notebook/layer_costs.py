@@ -103,22 +103,6 @@ def recurrent_step(d: int) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.tanh(x + F.pad(x, (0, 0, 1, 0))[:-1] @ U)
 
 
-def dilated_convolutions(d: int) -> Callable[[Tensor], Tensor]:
-    """Create a stack of causal convolutions of width 3 over tokens (n, d): each call applies the next layer.
-
-    The dilation is 1 in the first call and triples with each call.
-    """
-    kernel, dilation = torch.randn(d, d, 3, dtype=torch.float64) / d**0.5, 1
-
-    def layer(x: Tensor) -> Tensor:
-        nonlocal dilation
-        y = F.conv1d(F.pad(x.mT[None], (2 * dilation, 0)), kernel, dilation=dilation)[0].mT
-        dilation *= 3
-        return y
-
-    return layer
-
-
 def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: int = 7) -> float:
     """Measure the median time of several runs in milliseconds, after one warm-up run; each waits for the first result."""
     times = []

@@ -1,7 +1,6 @@
 """Show the scores of several seeds as points, with the numbers in the alternative text, and compare scores seed by seed."""
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, stdev
 
 from course_tools.notebook.plots import seeds
 from course_tools.notebook.show import show
@@ -40,29 +39,6 @@ def paired_differences(ours: Sequence[float], theirs: Sequence[float]) -> list[f
         ValueError: there are not as many scores of one as of the other.
     """
     return [a - b for a, b in zip(ours, theirs, strict=True)]
-
-
-def print_mean_difference(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
-    """Print the mean of the differences of two scores over the seeds, its 95 % confidence interval, and each difference.
-
-    The interval assumes that the differences are normally distributed (Student's t with n - 1 degrees of freedom).
-
-    Args:
-        name: of the difference, such as "attention minus convolutions".
-        ours: one score for each seed.
-        theirs: as many.
-
-    Raises:
-        ValueError: there are not as many scores of one as of the other, or fewer than two.
-    """
-    from scipy.stats import t
-
-    gaps = paired_differences(ours, theirs)
-    if len(gaps) < 2:
-        raise ValueError(f"an interval needs two seeds or more; got {len(gaps)}.")
-    half = float(t.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
-    each = ", ".join(f"{gap:+.3f}" for gap in gaps)
-    print(f"{name}: {mean(gaps):+.3f} ± {half:.3f} (95 % interval of the mean), by seed {each}")
 
 
 def lead_over_best(scores: Mapping[str, Sequence[float]], name: str) -> list[float]:

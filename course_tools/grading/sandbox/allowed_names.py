@@ -100,17 +100,6 @@ def _users() -> dict[QualifiedName, list[QualifiedName]]:
     return users
 
 
-def reach(place: QualifiedName) -> frozenset[QualifiedName]:
-    """Return a definition of the library with everything that it uses, through all imports."""
-    reached, waiting = set(), [place]
-    while waiting:
-        now = waiting.pop()
-        if now not in reached:
-            reached.add(now)
-            waiting += _used_by(now)
-    return frozenset(reached)
-
-
 def _used_by(place: QualifiedName) -> Iterator[QualifiedName]:
     module, name = place
     definition = _library()[module][name]

@@ -19,7 +19,6 @@ from course_lib.models import KneserNey
 from course_lib.optional_import import optional_import
 
 LANGUAGES = ("en", "de", "fr", "pl", "fi", "tr")
-SEASONS = ("winter", "spring", "summer", "autumn")
 T_MAX = 24
 """Room for the longest pair of dates, with its special tokens."""
 

@@ -16,7 +16,6 @@ from course_tools.checks.training_record import measure
 EVIDENCE = (
     reads_other_examples,
     judged.misses_patches,
-    judged.misses_all_patches,
     judged.ignores_the_order,
     judged.adds_up_patches,
     judged.reads_in_order,
@@ -63,7 +62,7 @@ def with_probabilities(n_classes):
         (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
         (partial(SmallViT, cut=repair_vit.patches_across_images), {"reads_other_examples"}),
         (partial(SmallViT, cut=lambda images: quadrants(images)[:, 1:]), {"misses_patches", "adds_up_patches"}),
-        (constant, {"misses_all_patches", "ignores_the_order", "adds_up_patches"}),
+        (constant, {"ignores_the_order", "adds_up_patches"}),
         (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),
         (linear, {"adds_up_patches"}),
         (with_probabilities, {"gives_probabilities"}),

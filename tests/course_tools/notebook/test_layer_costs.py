@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from course_tools.notebook.layer_costs import (
     cheaper_until,
-    dilated_convolutions,
     exponent,
     measured_costs,
     milliseconds,
@@ -118,7 +117,6 @@ def test_each_layer_reaches_as_far_as_it_is_wide():
     assert [path_length(layers[name], x) for name in ("self-attention", "convolution", "restricted")] == [1, 27, 4]
     assert sequential_operations(layers["recurrent"](x)) == 28
     assert path_length(recurrent_step(3), x) == 27
-    assert path_length(dilated_convolutions(3), x) == 4
 
 
 def test_the_costs_of_named_layers_are_those_of_the_single_measurements():

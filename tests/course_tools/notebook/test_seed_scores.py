@@ -3,7 +3,7 @@
 import pytest
 
 from course_tools.notebook import seed_scores
-from course_tools.notebook.seed_scores import lead_over_best, paired_differences, print_mean_difference, show_seeds
+from course_tools.notebook.seed_scores import lead_over_best, paired_differences, show_seeds
 
 
 def test_every_score_and_line_is_in_the_text(capsys):
@@ -34,15 +34,6 @@ def test_differences_are_those_of_equal_seeds():
     assert paired_differences([0.5, 0.75], [0.25, 1.0]) == [0.25, -0.25]
     with pytest.raises(ValueError, match="shorter"):
         paired_differences([0.5, 0.75], [0.25])
-
-
-def test_the_interval_is_that_of_students_t(capsys):
-    """Differences 0.1, 0.2, 0.3: standard deviation 0.1, t(0.975, 2) = 4.303, so 4.303 · 0.1 / √3 = 0.248."""
-    print_mean_difference("A minus B", [0.6, 0.7, 0.8], [0.5, 0.5, 0.5])
-    expected = "A minus B: +0.200 ± 0.248 (95 % interval of the mean), by seed +0.100, +0.200, +0.300\n"
-    assert capsys.readouterr().out == expected
-    with pytest.raises(ValueError, match="two seeds"):
-        print_mean_difference("A minus B", [0.5], [0.25])
 
 
 def test_the_lead_is_over_the_best_other_model_of_each_seed():
