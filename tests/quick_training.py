@@ -17,8 +17,8 @@ from course_lib.datasets import Splits
 from course_tools.notebook.answer_lookup import NamedAnswer
 
 N_STEPS = 5
-n_characters = 12_000
-"""How much text is read after training; a lecture that reads it several times sets it anew."""
+n_characters: int
+"""How much text is read after training; tests/test_lectures.py sets it before each lecture."""
 
 
 def quicken() -> None:

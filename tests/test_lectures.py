@@ -30,6 +30,7 @@ COUNT = """
 import gc, torch
 gc.collect()
 print(sum(issubclass(type(x), torch.Tensor) and x.device.type == "pretend" for x in gc.get_objects()))
+del gc, torch
 """
 """The cells before and after a lecture: how many tensors are on the device, to detect a lecture that never used it."""
 N_CHARACTERS, FEW_CHARACTERS = 12_000, 3_000
@@ -69,16 +70,16 @@ def test_unsolved_lectures_run_to_their_end(some, request):
         assert [number for number, (before, after) in found.items() if after <= before] == []
 
 
-@pytest.mark.parametrize("lecture", LECTURES, ids=[lecture.number for lecture in LECTURES])
-def test_a_build_task_needs_the_import_cell_and_its_own_section_alone(lecture, tmp_path):
+def test_a_build_task_needs_the_import_cell_and_its_own_section_alone(tmp_path):
     """After a restart a student runs these two: every name that the section uses is defined in them."""
-    cells = nbformat.read(lecture.solution, as_version=4).cells
-    imports = next(cell for cell in cells if cell.cell_type == "code" and "diagram" not in cell.metadata.get("tags", ()))
-    for item in (item for item in exercises() if item.lecture == lecture.number and item.training is not None):
-        at = next(n for n, cell in enumerate(cells) if f'= check("{item.id}"' in cell.source)
-        back = takewhile(lambda cell: not re.search(r"^## ", cell.source, re.MULTILINE), cells[at::-1])
-        section = [cell.source for cell in back if cell.cell_type == "code"][::-1]
-        (tmp_path / f"task_{item.id}.py").write_text("\n\n".join([imports.source, *section]), encoding="utf-8")
+    for lecture in LECTURES:
+        cells = nbformat.read(lecture.solution, as_version=4).cells
+        imports = next(cell for cell in cells if cell.cell_type == "code" and "diagram" not in cell.metadata.get("tags", ()))
+        for item in (item for item in exercises() if item.lecture == lecture.number and item.training is not None):
+            at = next(n for n, cell in enumerate(cells) if f'= check("{item.id}"' in cell.source)
+            back = takewhile(lambda cell: not re.search(r"^## ", cell.source, re.MULTILINE), cells[at::-1])
+            section = [cell.source for cell in back if cell.cell_type == "code"][::-1]
+            (tmp_path / f"task_{item.id}.py").write_text("\n\n".join([imports.source, *section]), encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select=F821", "--output-format=concise"]
     done = subprocess.run([*ruff, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -95,9 +95,10 @@ def asked_of(reference):
 
 
 def ways_out(asked, answer):
-    """How the results of an answer leave the sandbox, call by call: types, errors, changed arguments, forbidden calls."""
+    """How the results of an answer leave the sandbox, call by call: types, gradients, changed arguments, forbidden calls."""
     found = outcomes(asked.id, answer)
-    return [([*map(type, one.results or ())], one.missing, one.changed, one.shared, one.called) for one in found]
+    types = ([getattr(result, "dtype", type(result)) for result in one.results or ()] for one in found)
+    return [(each, one.gradients is None, one.changed, one.shared, one.called) for each, one in zip(types, found, strict=True)]
 
 
 def test_every_right_answer_earns_all_points(engine, asked: Exercise, request):
