@@ -1,7 +1,7 @@
 """Who is ahead on dates, where every digit of the answer is one look-up away: the Transformer, or the GRU with attention?
 
 Both learn from 3,000 sentences of one date, or from these and 6,000 of two, and are asked for new ones. The GRU is lecture 02's
-translator, of width 64 as the Transformer. Rates: 0.004 for the GRU, as in 02_length_and_width, and lecture 05's 0.003 for the
+translator, of width 64 like the Transformer. Rates: 0.004 for the GRU, as in 02_length_and_width, and lecture 05's 0.003 for the
 Transformer; a tenth of the updates to warm up, then a linear decay, clipped at 1.
 
 Budget: 1,500 updates of 32 sentences. About 20 seconds for the longest training on one CPU thread. On a GPU: the same settings.

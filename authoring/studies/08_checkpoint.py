@@ -1,13 +1,13 @@
 """What does a BERT learn that goes on reading the same day in two languages, and in which order?
 
 Six languages write the days of two centuries; a text is one day in two of them. A BERT of two layers and width 64 learns to fill
-gaps, and is asked on new days for one hidden token at a time. Its weights of seed 0 are the checkpoint of lecture 08: the run writes
-them beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every chosen token
-becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without. The rival without a
-network is a softmax regression on the words of both sentences, learnt from the same pairs in as many updates.
+gaps, and is asked on new days for one hidden token at a time. Its weights of seed 0 are the checkpoint of lecture 08: the run
+writes them beside the lecture's data, in float16, and its record holds their digest. Three more differ from it in one thing: every
+chosen token becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without. The rival
+without a network is a softmax regression on the words of both sentences, which learns from the same pairs in as many updates.
 
-Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread for each.
-The study 08_dates compares shorter trainings. On a GPU: the same settings.
+Budget: 6,000 updates of 64 pairs, two seeds, Adam at 0.003, a quarter of the tokens chosen; about two minutes of one CPU thread for
+each. The study 08_dates compares shorter trainings. On a GPU: the same settings.
 """
 
 import torch

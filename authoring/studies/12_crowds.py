@@ -9,8 +9,8 @@ which none has another in front ("no pairs").
 
 Budget: 2,000 updates with 16 of 8,000 scenes each ("longer": 4,500), three seeds, the learning rate 0.003 for all, not tuned; the
 sliding window learns from 1,000 scenes. AP50 and AP (the mean over overlaps of 0.5 to 0.95, as on COCO) on 300 unseen scenes, raw,
-after suppression with the best of five thresholds, and after Soft-NMS. About half a minute a setting and seed on one CPU thread.
-On a GPU: the same settings.
+after suppression with the best of five thresholds, and after Soft-NMS. Half a minute to a minute and a half for each setting and
+seed on one CPU thread. On a GPU: the same settings.
 """
 
 from typing import NamedTuple

@@ -8,9 +8,9 @@ Mixer and free weights also where either copy may hold the replaced patch. Witho
 on its distances with either sign to the others, after each is divided by its spread over the known puzzles; and on the energies of
 its common spatial patterns, which no invertible mixture of places changes.
 
-Budget: 800 updates with 64 of 8,192 puzzles each, three seeds (without a network, nothing depends on the seed). Right marks on 400 unseen puzzles. The learning rate of each is
-the best of two to four on one seed (of the Vision Transformer again on these puzzles, of the others on puzzles without gains), and so
-is the scale of the Vision Transformer's positions at the start. About four minutes on one CPU thread. On a GPU: the same settings.
+Budget: 800 updates with 64 of 8,192 puzzles each, three seeds (without a network, nothing depends on the seed). Right marks on 400
+unseen puzzles. The learning rate of each is the best of two to four on one seed (of the Vision Transformer again on these puzzles,
+of the others on puzzles without gains), and so is the scale of the Vision Transformer's positions at the start. About four minutes on one CPU thread. On a GPU: the same settings.
 """
 
 from functools import cache

@@ -9,7 +9,7 @@ the same with 24.
 
 Budget: 2,000 updates with four new buildings each, three seeds; dynamic attention and the edge networks again for 16,000. The
 learning rate is the better of 0.01 and 0.02 after 1,000 updates on another seed; that of static attention and of the filter of
-likeness was not tuned. About fourteen minutes on one CPU thread. On a GPU: the same settings.
+likeness was not tuned. About twelve minutes on one CPU thread. On a GPU: the same settings.
 """
 
 from functools import cache, partial

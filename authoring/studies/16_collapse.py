@@ -2,9 +2,10 @@
 
 Variants of the lecture's BYOL on its digits: no batch normalisation in projector and predictor; one network on both sides; a target
 network that is never trained. The probe sees 40 labels. BYOL itself, and other variants, are in 16_byol_and_batches, with the same
-data, rate and budget.
+data and rate.
 
-Budget: 1,000 updates with 32 pairs, and 3,000 for the frozen target; three seeds. About six minutes on one CPU thread. On a GPU: the same settings.
+Budget: 1,000 updates with 32 pairs, with the frozen target 3,000 as well; three seeds. About four minutes on one CPU thread.
+On a GPU: the same settings.
 """
 
 from statistics import mean
