@@ -85,7 +85,8 @@ data.print_text(*draw_texts(1))
 
 # %% [markdown]
 # `Reader` is a model around any layer that mixes tokens: it embeds key and value of each token, adds the two vectors, applies
-# the layer, and reads eight logits off at every position. First the layer is lecture 01's GRU, with a state of 64 numbers, as recorded.
+# the layer, and reads eight logits off at every position. First the layer is lecture 01's GRU of width 64; its
+# training is recorded.
 
 
 # %%
@@ -234,7 +235,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# (Yours also keeps `nan` out of the gradients.) You write the rest. (`k.T` would reverse all axes.)
+# (Your `attend` also keeps `nan` out of the gradients.) You write the rest. (`k.T` would reverse all axes.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention

@@ -623,7 +623,7 @@ study = show_study("05_cipher")
 # **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU looks at the source
 # once for each character, so its state must carry the key to each letter. It learns to read the messages, too, but later. (Whether for
 # this reason is open: with a block of self-attention after its encoder, one of three GRUs reads them all within 2,000 updates, and two
-# still guess; with a block that shows each character itself alone, none reads them. Lecture 07 finds such a chain inside GPT.)
+# still guess; with a block in which each character sees only itself, none reads them. Lecture 07 finds such a chain inside GPT.)
 #
 # The paper itself names another advantage first: what an update costs where sentences are long.
 

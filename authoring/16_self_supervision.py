@@ -667,12 +667,12 @@ claim("16.frozen", untrained=probes["untrained"], frozen=probes["frozen target"]
 # SimCLR can collapse, too, and then shows it: its loss stays at $\log(2N - 1)$.
 
 # %% [markdown] tags=["try-it"]
-# So early, no probe is far above that of the pixels (0.65), BYOL's neither. How good are the features in the end? Recorded studies
-# train both methods and BYOL with a frozen target on the digits for 3,000 updates, and three variants for 1,000; the probe has forty labels. BYOL is slower. The
-# probe reads $h$: where the *projections* $z$ collapse, $h$ may still differ from image to image.
+# So early, no probe is far above that of the pixels (0.65), not even BYOL's. How good are the features in the end? Recorded studies
+# train both methods and BYOL with a frozen target on the digits for 3,000 updates, and three variants for 1,000; the probe has forty
+# labels. BYOL is slower. The probe reads $h$: where the *projections* $z$ collapse, $h$ may still differ from image to image.
 #
-# **Try it.** Read off the curves: which two variants get *worse* again, and what did the spectrum say about them? What does it bring that
-# the target follows?
+# **Try it.** Read off the curves: which two variants get *worse* again, and what did the spectrum say about them? What does a target
+# that follows gain over a frozen one?
 #
 # <details><summary>Solution</summary>
 #
