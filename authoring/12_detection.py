@@ -107,9 +107,10 @@ from course_lib.models import object_block
 object_block = check("12.9", object_block)
 
 # %% [markdown]
-# DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers; $x$ starts at zero, so that only $q$ tells queries
-# apart; and it trained for 500 epochs. Ours has one layer and no encoder, and starts each query from the cell at its reference point, as
-# newer detectors do: $x = f$, and $q$ starts at the positions.
+# DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers, with the loss of section 4 after each; $x$ starts
+# at zero, so that only $q$ tells queries apart; and it trained for 500 epochs. Ours has one layer and no encoder, and starts each query
+# from the cell at its reference point, as newer detectors do: $x = f$, and $q$ starts at the positions. A box is the sigmoid of what the
+# network says plus the logits of the reference point and of a first size, 0.36.
 
 
 # %%
@@ -323,8 +324,8 @@ print(f"total cost: greedy {greedy:.1f}, optimal {best:.1f}")
 #
 # $$L = \frac{\sum_n w_n \cdot -\log \hat p_n(c_n)}{\sum_n w_n} + \frac1{\#}\sum_m \Big[5\,\lVert b_m - \hat b_{\hat\sigma(m)} \rVert_1 + 2\,(1 - \mathrm{GIoU})\Big]$$
 #
-# with $c_n$ the target class of query $n$, and $w_n = 1$ for a matched query, `no_object` for an unmatched one; # is the number of
-# objects in the batch, at least 1.
+# with $c_n$ the target class of query $n$, $\hat\sigma(m)$ the query of object $m$, and $w_n = 1$ for a matched query, `no_object` for an
+# unmatched one; # is the number of objects in the batch, at least 1.
 #
 # | name | shape |
 # | --- | --- |
@@ -398,16 +399,16 @@ every, after_nms = (
 claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 
 # %% [markdown]
-# Nobody has told a query what to answer for. Each square below is the image, at the place of a query's cell: the cross is its reference
-# point, a dot the centre of a box that it predicts in one of the 300 scenes.
+# A query starts at a cell, but nobody has told it what to answer for. Each square below is the image, at the place of a query's cell:
+# the cross is its reference point, a dot the centre of a box that it predicts in one of the 300 scenes.
 
 # %%
 figures.show_shares(sets, rivals.cell_centres())
 
 # %% [markdown]
-# Many queries predict nothing in these scenes. The others share the work by place, and in most places two of them by *size*: one draws the larger
-# creature, its neighbour the smaller. Nobody wrote this rule down: matching gives an object to the query that predicts it best already,
-# and so a small lead grows into a division of labour.
+# Many queries predict nothing in these scenes. The others share the work by place, as they start, and in most places two of them by
+# *size*: one draws the larger creature, its neighbour the smaller. Nobody wrote that rule down: an object goes to the query that predicts it
+# best already, so that a small lead can grow into a division of labour.
 #
 # `python3 course.py microscope` writes `microscope_queries.html`: switch off what queries read from each other.
 
@@ -432,8 +433,8 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # - **larger first**: the same, but the larger takes it;
 # - **two queries a cell**: the larger takes the first, the smaller the second.
 #
-# Without a network, a **sliding window**: least squares on random features of a window's contrasts, from 1,000 of the 8,000
-# scenes, score some 5,000 windows a scene.
+# Without a network, a **sliding window** scores some 5,000 windows a scene, by least squares on random features of their contrasts, fitted
+# to 1,000 of the 8,000 scenes.
 #
 # It judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one of two at a place does not count
 # for the other.
@@ -452,7 +453,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # cannot, so that each query is trained on all of them, and learns something between them.</details>
 
 # %% [markdown] tags=["predict"]
-# How does a query know that another one predicts the same creature? It asks the others, by self-attention. The study also trains a
+# How does a query know that another one predicts the same creature? It can ask the others, by self-attention. The study also trains a
 # network without it.
 #
 # **Predict a number** (within 0.01). Two queries see the same creature, and nothing tells them apart. Matching takes each half of the
@@ -516,8 +517,8 @@ claim("12.alone", **scores("AP", alone=alone, matched="matched"), **boxes)
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
 #
-# **Question 1.** Someone uses ten queries, one for each class, and assigns every object to the query of its class, for example
-# a 3 to query 3. Can this model be trained without matching?
+# **Question 1.** In scenes of digits, someone uses ten queries and assigns every 3 to query 3, and so on. Can this model be trained
+# without matching?
 #
 # <details><summary>A. No: without matching, DETR cannot learn.</summary>
 #
@@ -574,7 +575,7 @@ claim("12.alone", **scores("AP", alone=alone, matched="matched"), **boxes)
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN: 7.8 more on large objects, 5.5 less on small.
+# - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN: about 8 more on large objects, about 6 less on small.
 # - **Faster.** Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) lets a query look at a few places around a
 #   reference point, on maps of several sizes: 50 epochs. DN-DETR (Li et al. 2022,
 #   https://arxiv.org/abs/2203.01305) and DINO (Zhang et al. 2023, https://arxiv.org/abs/2203.03605) also train queries to mend boxes
@@ -769,8 +770,8 @@ claim("12.softer", **{name: detections.ap50(ways[name], unseen) for name in ways
 # ## A mask for each object
 #
 # DETR also predicts which *pixels* belong to an object (Carion et al., section 4.4): the last state of a query attends to the image
-# once more, and convolutions turn these weights and the features of the image into a mask. Mask2Former made it the usual way to
-# segment.
+# once more, and convolutions turn these weights and the features of the image into a mask. Mask2Former made queries the usual way to
+# segment; there, a mask is the product of a query's state with the features of each pixel.
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a detector
