@@ -126,10 +126,9 @@ def _shown(stated: ClaimStatement, plain: dict[str, Any]) -> dict[str, str]:
 
 
 def _repeats(stated: ClaimStatement, plain: dict[str, Any]) -> str:
-    """Say how often the repeated values were measured."""
-    repeated = (value for name, value in plain.items() if _repeated(value) and stated.forms.get(name) != "each")
-    counts = dict.fromkeys(str(len(value)) for value in repeated)
-    return f"{' and '.join(counts)} {stated.repeated}" if counts else ""
+    """Say how often the repeated values were measured, in an order that does not depend on that of the values."""
+    counts = {len(value) for name, value in plain.items() if _repeated(value) and stated.forms.get(name) != "each"}
+    return f"{' and '.join(map(str, sorted(counts)))} {stated.repeated}" if counts else ""
 
 
 def _sign(held: bool) -> str:

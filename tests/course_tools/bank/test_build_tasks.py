@@ -50,10 +50,7 @@ AT_ONCE = {
     },
     "decoders": {"has_random_logits", "reads_the_token_it_predicts", "ignores_the_target", "ignores_the_inputs"},
     "language_models": {"reads_the_future", "ignores_the_order", "gives_probabilities"},
-    "train_detector": {
-        *("changes_with_the_order", "changes_with_the_padding", "weighs_all_alike", "divides_by_the_queries"),
-        "shares_queries",
-    },
+    "train_detector": {"changes_with_the_order", "changes_with_the_padding", "weighs_all_alike", "divides_by_the_queries"},
 }
 OF_THE_DESIGN = {
     *("stepwise_models", "train_adder", "train_llama", "train_mixer", "train_translator"),

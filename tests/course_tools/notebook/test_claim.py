@@ -47,6 +47,19 @@ def test_what_was_repeated_is_named(monkeypatch):
     assert "seeds" not in shown[0]
 
 
+def test_the_numbers_of_repetitions_are_named_in_one_order(monkeypatch):
+    shown = []
+    monkeypatch.setattr(claims, "publish", lambda bundle, metadata: shown.append(bundle["text/html"]))
+    of_two = claim_statements.ClaimStatement("04.two", "{few} and {many} are right.", ("min(few) > 0", "min(many) > 0"))
+    monkeypatch.setattr(claims, "statement", lambda id: of_two)
+    few, many = [0.5, 0.6], [0.5, 0.6, 0.7]
+    claim("04.two", many=many, few=few)
+    claims._made.clear()
+    claim("04.two", few=few, many=many)
+    assert "2 and 3 seeds" in shown[0]
+    assert shown[0] == shown[1]
+
+
 @pytest.mark.parametrize(("answer", "said"), [("0.3", " You said 0.3."), (None, "")])
 @pytest.mark.parametrize("live", [True, False])
 def test_a_student_who_predicted_the_number_reads_it_in_a_live_notebook_only(answer, said, live, monkeypatch, tmp_path):
