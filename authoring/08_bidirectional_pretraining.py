@@ -356,9 +356,9 @@ claim(
 # %% [markdown]
 # Numbers are found almost without loss. **What must a month cost?** If the other sentence is English, `5 [?] 2050` may be French,
 # Polish or Turkish: ln 3 = 1.1 nats. If it is French, ln 2 = 0.7. A weekday, which half of the dates have, tells the language: 0.
-# The mean over the six languages is 0.33, and BERT needs 0.31 and 0.36 in two trainings. A weekday still costs ln 7: only a quarter
-# of the texts have two, and neither BERT has found the link between them. The regression has begun to, so in all **it is ahead of
-# BERT**, though not at months: to fill *one* gap in a date, attention is not needed. But the regression has learned
+# The mean over the six languages is 0.33, and BERT needs 0.31 to 0.36 in three trainings. A weekday still costs ln 7: only a quarter
+# of the texts have two, and neither BERT has found the link between them. The regression has begun to, so in all **it is a little
+# ahead of BERT**, though not at months: to fill *one* gap in a date, attention is not needed. But the regression has learned
 # to fill one gap between known words; BERT fills any number, and its states serve other tasks (section 7).
 #
 # BERT gives the probabilities of *each gap by itself*. What if a whole sentence is hidden?
@@ -816,8 +816,8 @@ claim(
 
 # %% [markdown]
 # The control *random neighbours* reads the same pairs without the second loss, and fills gaps no better: **the random sentences
-# alone cost as much**. Half of the texts do not hold the answer: three of the four trainings on such pairs fill gaps
-# less well after 6,000 updates than any on true pairs after 1,000 (`08_dates`). The fourth, with the second loss, needs 0.38 nats, so
+# alone cost as much**. Half of the texts do not hold the answer: five of the six trainings on such pairs fill gaps
+# less well after 6,000 updates than any on true pairs after 1,000 (`08_dates`). The sixth, with the second loss, needs 0.38 nats, so
 # what they cost is time. The cost is large because in our pairs the other sentence *is* the answer; in ordinary text it helps much less.
 # RoBERTa found no gain from the task there, and dropped it.
 #

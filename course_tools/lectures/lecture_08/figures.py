@@ -59,7 +59,7 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
 def show_long_trainings(study: RecordedStudy) -> None:
     """Draw the nats of a hidden token of new days by the number of updates, a line for each BERT of the study."""
     lines = {name: study.curve(name) for name in study.names if study.of(name)[0].curve}
-    drawn = curves(lines, "update", "nats of a hidden token", "new days, as recorded")
+    drawn = curves(lines, "update", "nats of a hidden token", "new days, as recorded, mean of the seeds")
     drawn.axes[0].set_ylim(bottom=0)
     each = "; ".join(f"{name} {nats[1]:.2f} after {updates[1]:,}, {nats[-1]:.2f}" for name, (updates, nats) in lines.items())
     show(drawn, alt=f"Nats of a hidden token of new days by the number of updates: {each} at the end.")
