@@ -108,6 +108,7 @@ def test_without_processes_it_says_so():
 
 
 @needs_gloo
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_example_trains_on_two_processes(tmp_path):
     said = run(

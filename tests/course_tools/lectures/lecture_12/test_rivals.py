@@ -1,5 +1,6 @@
 """Rivals: which cells each assignment trains, and what a sliding window finds."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -102,6 +103,7 @@ def test_queries_that_are_alone_do_not_know_of_each_other():
         assert bool((apart[6:] == 0).all()) == alone
 
 
+@pytest.mark.full
 def test_the_sliding_window_finds_more_than_chance_and_looks_at_the_scene():
     known, unseen = draw_crowds(150, 0), draw_crowds(20, 1, unseen=True)
     p, corners = SlidingWindows(known, width=200).detect(unseen.images)
