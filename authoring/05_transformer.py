@@ -612,7 +612,7 @@ claim("05.cipher", transformer=ends[0], one_look=ends[1], two_looks=ends[2])
 # %% [markdown]
 # A reader who copies the digits and guesses the letters gets 4 % of the messages right, and one decoder block alone is not much
 # better. With a second decoder block in place of the encoder it can read them all: what counts is that one look can follow another.
-# It does not find this in 2,000 updates from any first weights: train it with other seeds.
+# From some first weights this takes it more than 2,000 updates, where the encoder block does not: try other seeds.
 #
 # How does lecture 02's GRU with attention do, with as many weights as the Transformer? In the next figure it has three times the
 # updates.
