@@ -16,8 +16,8 @@
 # DETR detects the objects of an image as a *set*: each of its queries predicts one object or none, and the loss first matches
 # queries with objects.
 #
-# You will write the decoder layer of DETR, its matching and its set loss, and train a detector on crowds in which two
-# creatures may share one place, where the usual remedy against duplicates removes one of them.
+# You will write DETR's decoder layer, its matching and its set loss, and train a detector on crowds in which two creatures may
+# share one place, where the usual remedy against duplicates removes one.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
 #
@@ -56,8 +56,8 @@ SEED = 0  # of scenes and weights
 #
 # A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Our scenes
 # hold one to four pixel creatures of two kinds, on photographs strewn with paper. A creature leans to either side, and each of its
-# rows has a colour of its own, without a meaning. Often a smaller one of its kind stands in front of it, at the same centre: we made
-# the intersection of their boxes 0.51 to 0.6 of the union. A box goes around the whole creature, also where another hides it.
+# rows has a colour of its own, without a meaning. Often a smaller one of its kind stands in front of it, at the same centre, so that
+# their boxes share more than half of the area that they cover. A box goes around the whole creature, also where another hides it.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -66,8 +66,6 @@ unseen = draw_crowds(300, 10 * SEED + 1, unseen=True, device=device())
 figures.show_scenes(unseen, (3, 16))
 
 # %% [markdown]
-# Do we need a network? No patch of one colour is a creature, and no template fits one that leans. Section 6 tries without.
-#
 # A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
 # their union; a second detection of the same object counts as wrong. Go down the list by confidence: **precision** is the share of the
 # detections so far that is right, **recall** the share of all objects that they find. **By hand**, for three objects:
@@ -79,9 +77,9 @@ figures.show_scenes(unseen, (3, 16))
 # | 0.7 | yes | 2/3 | 2/3 |
 # | 0.4 | no: nothing is there | 1/2 | 2/3 |
 #
-# For each object, **average precision** takes the best precision from where it is found on, 0 if it is missed, and averages:
-# (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order* counts.
-# **AP50** is the mean over the classes, 50 for the half.
+# **Average precision** gives each object the largest precision in the line in which it is found or below, 0 if it is missed, and takes
+# the mean: (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order*
+# counts. **AP50** is the mean over the classes, 50 for the half.
 #
 # A convolutional backbone turns the image into a map of 4 × 4 cells. Then follows one decoder layer of lecture 05 without a causal
 # mask: 16 **object queries** attend to each other, then to the cells. Each predicts a class, or "no object", and a box, relative to
@@ -108,9 +106,10 @@ object_block = check("12.9", object_block)
 
 # %% [markdown]
 # DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers, with the loss of section 4 after each; $x$ starts
-# at zero, so that only $q$ tells queries apart; and it trained for 500 epochs. Ours has one layer and no encoder, and starts each query
-# from the cell at its reference point, as newer detectors do: $x = f$, and $q$ starts at the positions. A box is the sigmoid of what the
-# network says plus the logits of the reference point and of a first size, 0.36.
+# at zero, so that only $q$ tells queries apart. Ours has one layer and no encoder, and starts each query
+# from the cell at its reference point, as newer detectors do: $x = f$, and $q$ starts at the positions. The network only says
+# how a box differs from a first one: around the reference point, 0.36 of the image wide and high. (The difference is added to the
+# logits of that box; a sigmoid keeps all four numbers between 0 and 1.)
 
 
 # %%
@@ -166,9 +165,8 @@ def learn(loss, steps=2_000, lr=3e-3):
 
 # %% [markdown] tags=["predict"]
 # Which query is trained to predict which object? Many detectors before DETR, such as FCOS (2019), answer: **every** cell in
-# the middle of an object predicts it (where two claim a cell, FCOS takes the smaller, we mostly the larger). Many queries then find
-# the same creature. **Non-maximum suppression** (NMS) cleans up: go from the most confident box down, and remove each box whose
-# intersection with one already kept is more than half of their union.
+# the middle of an object predicts it. Many queries then find the same creature. **Non-maximum suppression** (NMS) cleans up: go from
+# the most confident box down, and remove each box whose intersection with one already kept is more than half of their union.
 #
 # **Predict a number** (exactly). Two creatures of one kind stand so close that their boxes overlap by 0.6 (intersection over
 # union). The network finds both, each with three boxes that fit exactly. How many boxes remain after NMS at 0.5?
@@ -253,8 +251,7 @@ for measure in (iou, giou):
 # | 3 | 0.3 | 0.40, −0.2 | −0.3 + 2.0 + 0.4 = **2.1** | 0.40, −0.1 | −0.3 + 2.0 + 0.2 = **1.9** |
 #
 # Queries 1 and 2 both predict the front one: a duplicate. Each object is to get a query of its own, so that the total cost is
-# smallest. (Why $\hat p$, and not $\log \hat p$ as in a loss? So that the three parts are of similar size: $-\log 0.001 =
-# 6.9$ is more than all that boxes cost in this table.)
+# smallest. (With $\log \hat p$, as in a loss, the class could outweigh the box: $-\log 0.001 = 6.9$.)
 
 # %% [markdown] tags=["predict"]
 # **Predict a number** (within 0.01). What is the smallest possible total cost?
@@ -275,7 +272,7 @@ for measure in (iou, giou):
 # ![](diagram:detr_matching)
 
 # %% [markdown]
-# Images have different numbers of objects. Their lists are padded to one length by the class −1.
+# The lists of objects are padded to one length by the class −1.
 #
 # | name | shape |
 # | --- | --- |
@@ -291,7 +288,8 @@ matching_cost = check("12.4", matching_cost)
 
 # %% [markdown]
 # There are $N!/(N-M)!$ ways to match $M$ objects with $N$ queries. *Greedy* matching, where each object in turn takes the cheapest
-# free query, misses the cheapest here. The Hungarian method and its successors find it in $O(N^3)$ time: `linear_sum_assignment(matrix)` of `scipy.optimize` returns the row and column indices of the matched pairs.
+# free query, misses the cheapest here. The Hungarian method finds it in $O(N^3)$
+# time: `linear_sum_assignment(matrix)` of `scipy.optimize` returns the row and column indices of the matched pairs.
 #
 # | name | shape |
 # | --- | --- |
@@ -399,18 +397,16 @@ every, after_nms = (
 claim("12.apart", pairs=pairs, apart=apart, every=every, kept=after_nms)
 
 # %% [markdown]
-# A query starts at a cell, but nobody has told it what to answer for. Each square below is the image, at the place of a query's cell:
-# the cross is its reference point, a dot the centre of a box that it predicts in one of the 300 scenes.
+# A query starts at a cell, but nobody has told it what to answer for. Each of the 16 squares below is the whole image, for one query:
+# the cross is its reference point, and the dots are the centres of the boxes that it predicts in the 300 scenes.
 
 # %%
 figures.show_shares(sets, rivals.cell_centres())
 
 # %% [markdown]
-# Many queries predict nothing in these scenes. The others share the work by place, as they start, and in most places two of them by
-# *size*: one draws the larger creature, its neighbour the smaller. Nobody wrote that rule down: an object goes to the query that predicts it
-# best already, so that a small lead can grow into a division of labour.
-#
-# `python3 course.py microscope` writes `microscope_queries.html`: switch off what queries read from each other.
+# Many queries predict nothing. The others share the work by place, as they start, and in most places two of them by *size*: one draws
+# the larger creature, its neighbour the smaller. Nobody wrote that rule down: an object goes to the query that predicts it best already,
+# so that a small lead can grow into a division of labour.
 
 
 # %% tags=["cover", "interactive"]
@@ -425,11 +421,11 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # %% [markdown] tags=["predict"]
 # ## 6 The fairest rivals
 #
-# The study trains the network of section 1 with the loss of section 1, with yours, and with *fixed* assignments, for 2,000
-# updates, with three seeds:
+# The study trains the same network with the loss of section 1, with yours, and with *fixed* assignments, for 2,000 updates, with
+# three seeds. All have the learning rate 0.003, which was tuned for none of them.
 #
-# - **list order**: object $i$ of the list takes query $i$; the list has no order;
-# - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, and the other the next;
+# - **list order**: object $i$ of the list takes query $i$; the order of the list is arbitrary;
+# - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, by chance;
 # - **larger first**: the same, but the larger takes it;
 # - **two queries a cell**: the larger takes the first, the smaller the second.
 #
@@ -490,12 +486,12 @@ remedies = scores("AP after Soft-NMS", every="every cell", window="sliding windo
 claim("12.rivals", **scores("AP", matched="matched"), **remedies)
 
 # %% [markdown]
-# With a rule that can be seen, fixed assignments come close, but the rules know the task. After 4,500 updates, matching and two
-# queries a cell are better, and still level. **Matching is the right tool here because two may share a place: it needs neither a rule
-# nor a threshold.**
+# With a rule that can be seen, fixed assignments come close: two queries a cell are level with matching, after 2,000 updates and after
+# 4,500. But whoever wrote these rules knew that two of a place differ in size. **Matching is the right tool here because two may share
+# a place: it needs neither a rule nor a threshold.**
 #
-# A high threshold, which keeps both of a pair, helps the network of every cell, and **Soft-NMS**, which removes no box, helps more
-# (*Going further*): by AP50 it is then about level with matching, by AP behind.
+# Trained at every cell, the network is best with **Soft-NMS**, which removes no box (*Going further*): by AP50 about level with
+# matching, by AP behind.
 #
 # It is the pairs: without them, the nearest cell and NMS at 0.5 do as well as matching.
 
@@ -576,21 +572,16 @@ claim("12.alone", **scores("AP", alone=alone, matched="matched"), **boxes)
 # ## 8 What came of it
 #
 # - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN: about 8 more on large objects, about 6 less on small.
-# - **Faster.** Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) lets a query look at a few places around a
-#   reference point, on maps of several sizes: 50 epochs. DN-DETR (Li et al. 2022,
-#   https://arxiv.org/abs/2203.01305) and DINO (Zhang et al. 2023, https://arxiv.org/abs/2203.03605) also train queries to mend boxes
-#   to which noise was added; these need no matching.
-# - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors of its time. YOLOv10
-#   (Wang et al. 2024, https://arxiv.org/abs/2405.14458) then trained with both kinds of loss, one-to-many and one-to-one, and does
-#   without NMS. Co-DETR (Zong et al. 2023, https://arxiv.org/abs/2211.12860) adds one-to-many losses to DETR. RF-DETR (Robinson et
-#   al. 2025, https://arxiv.org/abs/2511.09554) passed an AP of 60 in real time.
-# - **By words and clicks.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words
-#   of a sentence. In SAM (Kirillov et al. 2023, https://arxiv.org/abs/2304.02643) clicks are queries, answered by masks.
+# - **Faster.** In Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) a query looks at a few places around a
+#   reference point: 50 epochs instead of 500.
+# - **In real time.** YOLOv10 (Wang et al. 2024, https://arxiv.org/abs/2405.14458) trains in both ways, many cells for an object and
+#   one, and needs no NMS. RF-DETR (Robinson et al. 2025, https://arxiv.org/abs/2511.09554) passed an AP of 60 in real time.
+# - **By words.** SAM 3 (Carion et al. 2026, https://openreview.net/forum?id=r35clVtGzw) is told a phrase, such as "yellow school
+#   bus". Each object query answers with a score and a mask: every such bus once.
 # - **Real crowds.** On crowds of people, DETR was *behind* Faster R-CNN with NMS until the decoder was changed (Lin
 #   et al. 2020, https://arxiv.org/abs/2012.06785).
 #
-# **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780). Zhou et
-# al. 2019, *Objects as Points* (https://arxiv.org/abs/1904.07850).
+# **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780).
 
 # %% [markdown]
 # # Going further
@@ -738,22 +729,24 @@ print(
 # %% [markdown] tags=["predict"]
 # ## Softer suppression
 #
-# CenterNet (Zhou et al. 2019) keeps a cell only if it is the most confident of the nine around it. **Soft-NMS** (Bodla et al.
-# 2017, https://arxiv.org/abs/1704.04503) removes nothing, but lowers the confidence of a box by $e^{-\mathrm{IoU}^2/0.5}$ for each
-# more confident one.
+# CenterNet (Zhou et al. 2019, https://arxiv.org/abs/1904.07850) keeps a cell only if it is the most confident of the nine
+# around it. **Soft-NMS** (Bodla et al. 2017, https://arxiv.org/abs/1704.04503) removes nothing: it multiplies the confidence of a box
+# by $e^{-\mathrm{IoU}^2/0.5}$ for each more confident one.
 #
-# **Predict.** Which of them helps the network of section 1?
+# **Predict.** The first box of a list is right. A duplicate of it has confidence 0.8, and overlaps it by 0.9; the box of a neighbour has
+# confidence 0.4, and overlaps it by 0.55. Which of these two comes first after Soft-NMS?
 #
-# <details><summary>A. Local maxima: each creature has a peak of its own.</summary>
+# <details><summary>A. The duplicate: a factor for each box changes no order.</summary>
 #
-# The two of a place are found by cells next to each other, and only one of these can be the maximum.</details>
-# <details><summary>B. Soft-NMS.</summary>
+# All boxes with the same overlap keep their order. But these two get different factors.</details>
+# <details><summary>B. The neighbour.</summary>
 #
-# Yes. A duplicate overlaps almost wholly and falls far, a neighbour by half and falls less. So neighbours come before duplicates in
-# the order, and average precision judges only the order.</details>
-# <details><summary>C. Neither: whatever removes duplicates removes neighbours.</summary>
+# Yes. The duplicate falls to $0.8 \cdot e^{-1.62} = 0.16$, the neighbour to $0.4 \cdot e^{-0.605} = 0.22$. Average precision judges
+# only this order. Local maxima cannot do that: the two creatures of a place are found by cells next to each other, and one of them
+# is removed.</details>
+# <details><summary>C. Neither: both fall to 0, since both overlap the first by more than a half.</summary>
 #
-# Soft-NMS removes neither. It puts them in order.</details>
+# That is NMS. Here even a box that fits exactly keeps $e^{-2} = 0.14$ of its confidence.</details>
 
 # %% tags=["nbval-check-output"]
 source(detections.softly_suppressed)
@@ -765,6 +758,8 @@ claim("12.softer", **{name: detections.ap50(ways[name], unseen) for name in ways
 # %% [markdown]
 # **By AP50, Soft-NMS makes the network of every cell about level with the set, without any tuning** (your two networks). By
 # AP, for which boxes must fit better, the set is ahead (section 6). Local maxima remove one of two as NMS does.
+#
+# `python3 course.py microscope` writes `microscope_queries.html`: switch off what the queries of the set read from each other.
 
 # %% [markdown]
 # ## A mask for each object
