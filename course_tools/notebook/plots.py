@@ -170,7 +170,12 @@ def curves(
 
 
 def _add_legend(figure: Figure, ax: Axes) -> None:
-    """Put the legend inside the axes, or below them if it has more than five lines or hides a curve within their limits."""
+    """Put the legend inside the axes, or below them if it has more than five lines or hides a curve within their limits.
+
+    A line whose name is empty has no entry.
+    """
+    if not ax.get_legend_handles_labels()[1]:
+        return
     legend = ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
     figure.draw_without_rendering()
     box = legend.get_window_extent()

@@ -13,6 +13,8 @@ Result = TypeVar("Result")
 
 _POINTS = 30
 """About how many points a curve has."""
+_SMALL = (3.6, 2.2)
+"""Inches of a curve from which only its course is read."""
 
 
 def block_means(runs: Sequence[Sequence[float]]) -> tuple[range, list[float]]:
@@ -54,10 +56,10 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss", title: str
     """Draw the recorded losses of a training, averaged over blocks of updates; draw nothing if there are fewer than two.
 
     Args:
-        name: what was trained, the label of the curve.
+        name: what was trained.
         losses: as `Verdict.losses` holds them; losses that are not finite leave a gap in the curve.
         y: label of the axis, with its unit where it is known.
-        title: above the figure.
+        title: what the curve is, the first words of the caption.
     """
     n = len(losses.values)
     if n < 2:
@@ -77,7 +79,9 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss", title: str
         alt += f" over {n:,} {units}, {of_what}: {means[0]:.2f} and {means[-1]:.2f}."
     else:
         alt += f": at {unit} {broken:,} it is not a finite number."
-    show(curves({name: (ends, means)}, unit, y, title), alt=alt)
+    figure = curves({"": (ends, means)}, unit, y)  # the caption says whose it is
+    figure.set_size_inches(*_SMALL)
+    show(figure, alt=alt)
 
 
 def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss") -> Result:
@@ -85,7 +89,7 @@ def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss")
 
     Args:
         train: trains a model by `loss.backward()` and an optimizer of torch.
-        name: what is trained, the label of the curve, such as "your model".
+        name: what is trained, such as "your model".
         y: label of the axis.
     """
     with Recorder() as training:
