@@ -5,13 +5,14 @@ other keys, without a value. In the second half each position has one of the 16 
 it, one of 8. So with 2,048 positions, the model reads at least a thousand others between the pair and the question.
 
 Rivals: softmax attention (the fused form) and linear attention with elu + 1, each in one Transformer block without positions,
-which the task does not need.
+which the task does not need. At 2,048 positions also softmax attention to the last 32 only, whose keys and values are 4,096 numbers;
+the S and z of linear attention are 4,160.
 
 Budget: 400 updates with four sequences each, of 128, 512 and 2,048 positions, three seeds. With each of the learning rates 0.002,
-0.005 and 0.01, tried at 128 with one seed, both reached 1.00. Seconds are processor time, those of the fastest update; MiB are what autograd keeps from the forward to the
-backward pass. At 2,048 positions an update with softmax takes 2.4 times as long as one with elu + 1, which is therefore trained there
-for 2.4 times as many updates, too: for about an equal time. About ten minutes on one CPU thread. On a GPU: up to 32,768 positions,
-and ten times as many updates.
+0.005 and 0.01, tried at 128 with one seed, both reached 1.00. Seconds are processor time, those of the fastest update; MiB are
+what autograd keeps from the forward to the backward pass. At 2,048 positions an update with softmax takes 2.4 times as long as one
+with elu + 1, which is therefore trained there for 2.4 times as many updates, too: for about an equal time; so is the window. About
+ten minutes on one CPU thread. On a GPU: up to 32,768 positions, and ten times as many updates.
 """
 
 import time
@@ -21,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import LinearAttention
+from course_lib.attention import Attended, LinearAttention, scaled_dot_product_attention
 from course_lib.fast import chunked_linear_attention, fused_causal_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.training import train
@@ -30,9 +31,10 @@ N_PAIRS, N_KEYS, N_VALUES = 16, 32, 8
 UPDATES, N_SEQUENCES, N_TESTS = 400, 4, 32
 SIZES, STD = Sizes(d_model=64, n_heads=1, d_ff=128, n_layers=1), 0.125
 LR, MODELS = 5e-3, ("softmax", "linear, elu + 1")
-LENGTHS = (128, 512, 2_048)
+LENGTHS, WINDOW, LONGER = (128, 512, 2_048), 32, 960
 SETTINGS = {f"{model}, {length:,} positions": (model, length, UPDATES) for length in LENGTHS for model in MODELS}
-SETTINGS["linear, elu + 1, 2,048 positions, 2.4 times as long"] = ("linear, elu + 1", 2_048, 960)
+SMALL = ("linear, elu + 1", "window of 32")  # what they keep has one size
+SETTINGS |= {f"{model}, 2,048 positions, 2.4 times as long": (model, 2_048, LONGER) for model in SMALL}
 GPU_SETTINGS = {
     f"{model}, {length:,} positions": (model, length, 10 * UPDATES) for length in (*LENGTHS, 8_192, 32_768) for model in MODELS
 }
@@ -66,10 +68,27 @@ def draw(n, length, generator):
     return torch.stack([torch.cat([keys, fillers, asked], dim=1), values], dim=-1), wanted
 
 
+def windowed(q, k, v, mask=None):
+    """Softmax attention of each position to itself and the 31 before it, in blocks of 32 queries with 64 keys."""
+    k, v = (F.pad(x, (0, 0, WINDOW, 0)).unfold(-2, 2 * WINDOW, WINDOW).mT for x in (k, v))  # (…, T / 32, 64, d)
+    query, key = torch.arange(WINDOW, device=q.device)[:, None], torch.arange(2 * WINDOW, device=q.device)
+    near = (key > query) & (key <= query + WINDOW)
+    near = near.repeat(k.shape[-3], 1, 1)
+    near[0, :, :WINDOW] = False  # nothing is before the first block
+    context = scaled_dot_product_attention(q.unflatten(-2, (-1, WINDOW)), k, v, near).context
+    return Attended(context.flatten(-3, -2), None)
+
+
+MECHANISMS = {
+    "softmax": fused_causal_attention,
+    "linear, elu + 1": LinearAttention(mix=chunked_linear_attention),
+    "window of 32": windowed,
+}
+
+
 def network(name):
     """An untrained model from tokens (B, L, 2) to logits (B, L, N_VALUES)."""
-    mechanism = fused_causal_attention if name == "softmax" else LinearAttention(mix=chunked_linear_attention)
-    return SequenceModel(encoder_stack(SIZES, mechanism, F.gelu, pre_norm))
+    return SequenceModel(encoder_stack(SIZES, MECHANISMS[name], F.gelu, pre_norm))
 
 
 def asked_logits(model, tokens):
@@ -134,19 +153,24 @@ def figure(study):
 
     drawn, said = Figure(figsize=(6.0, 4.0), layout="constrained"), []
     axes = drawn.subplot_mosaic([["accuracy", "seconds an update"], ["updates", "updates"]])
-    for name, marker, colour in zip(MODELS, plots.MARKERS, sns.color_palette("colorblind"), strict=False):
-        settings, style = [f"{name}, {length:,} positions" for length in LENGTHS], {"color": colour, "marker": marker}
+    styles = zip((*MODELS, "window of 32"), plots.MARKERS, sns.color_palette("colorblind"), strict=False)
+    styles = {name: {"color": colour, "marker": marker} for name, marker, colour in styles}
+    for name in MODELS:
+        settings, style = [f"{name}, {length:,} positions" for length in LENGTHS], styles[name]
         for score in ("accuracy", "seconds an update"):
             axes[score].plot(LENGTHS, [study.mean(setting, score) for setting in settings], **style)
             for length, setting in zip(LENGTHS, settings, strict=True):
                 values = study.scores(setting, score)
-                axes[score].plot([length] * len(values), values, ".", color=colour, markersize=5)
-        axes["updates"].plot(*study.curve(settings[-1]), label=name, **style)
+                axes[score].plot([length] * len(values), values, ".", color=style["color"], markersize=5)
         means = (
             f"{study.mean(setting, 'accuracy'):.2f} and {study.mean(setting, 'seconds an update'):.3f} s"
             for setting in settings
         )
         said.append(f"{name} {', '.join(means)}")
+    for name, style in styles.items():
+        setting = f"{name}, {LENGTHS[-1]:,} positions"
+        longer = f"{setting}, 2.4 times as long"
+        axes["updates"].plot(*study.curve(longer if longer in study.names else setting), label=name, **style)
     for score, scale in (("accuracy", "linear"), ("seconds an update", "log")):
         axes[score].set(xscale="log", yscale=scale, xlabel="positions", ylabel=score)
         axes[score].set_xticks(LENGTHS, [f"{length:,}" for length in LENGTHS])
@@ -159,16 +183,18 @@ def figure(study):
         ax.grid(alpha=0.25)
         sns.despine(ax=ax)
     axes["updates"].legend(fontsize=8, edgecolor="none")
-    drawn.suptitle(f"as recorded: {UPDATES} updates; lines: means; dots: seeds; dashed: chance", fontsize=10)
+    drawn.suptitle(f"as recorded; above: {UPDATES} updates; lines: means; dots: seeds; dashed: chance", fontsize=10)
     lengths = ", ".join(f"{length:,}" for length in LENGTHS)
+    ends = "; ".join(f"{line.get_label()} {line.get_ydata()[-1]:.2f}" for line in axes["updates"].lines[: len(styles)])
     return (
         drawn,
-        f"Accuracy on new sequences and seconds of an update with {lengths} positions, means of the seeds: {'; '.join(said)}.",
+        f"Accuracy on new sequences and seconds of an update with {lengths} positions, means of the seeds: {'; '.join(said)}. "
+        f"Below, accuracy through training with {LENGTHS[-1]:,} positions, at the end: {ends}.",
     )
 
 
 def finding(study):
-    """Accuracy by length, how the cost of an update grows, and what the last half of the updates gains at the longest."""
+    """Accuracy by length, how the cost of an update grows, and what more updates bring at the longest."""
     settings = {name: [f"{name}, {length:,} positions" for length in LENGTHS] for name in MODELS}
     n_seeds = min(len(study.of(setting)) for each in settings.values() for setting in each)
     accuracy, growth, late = [], [], []
@@ -179,9 +205,10 @@ def finding(study):
         growth.append(f"{name} {long / short:.1f}")
         updates, values = study.curve(each[-1])
         late.append(f"{name} {values[-1] - values[updates.index(UPDATES // 2)]:+.2f}")
+    longer = (f"{name} {study.mean(f'{name}, 2,048 positions, 2.4 times as long', 'accuracy'):.2f}" for name in SMALL)
     return (
         f"Accuracy after {UPDATES} updates at {', '.join(f'{length:,}' for length in LENGTHS)} positions ({n_seeds} seed{'s' * (n_seeds != 1)}): "
         f"{'; '.join(accuracy)}. From {LENGTHS[-2]:,} to {LENGTHS[-1]:,} positions, an update takes longer by the factor: "
         f"{', '.join(growth)}. The second half of the updates gains at {LENGTHS[-1]:,}: {', '.join(late)}. "
-        f"In the time of softmax at {LENGTHS[-1]:,}, elu + 1 reaches {study.mean('linear, elu + 1, 2,048 positions, 2.4 times as long', 'accuracy'):.2f}."
+        f"After {LONGER} updates, in the time of softmax at {LENGTHS[-1]:,}: {', '.join(longer)}."
     )
