@@ -51,7 +51,8 @@ from course_lib.training import batches, train
 from course_tools.bank.language_models import encoded
 from course_tools.lectures.lecture_14 import character_text, figures, random_features
 from course_tools.notebook import attention_costs, check, claim, device, explore
-from course_tools.notebook import layer_costs, ledger, predict, progress, show_study
+from course_tools.notebook import layer_costs, ledger, predict, progress, recorded
+from course_tools.notebook import show_study
 from course_tools.notebook.attention_costs import StepBy, floats_in
 from course_tools.notebook.fit import fit
 from course_tools.notebook.seed_scores import show_seeds
@@ -94,8 +95,8 @@ figures.show_generation_speed({"softmax, cache": fast.CachedGPT(gpt)}, lengths)
 # The time grows more than the work. A step also reads its numbers: the weights once for all eight texts, but a cache for each of
 # them. Together these are 4.2 million at 64 tokens and 70 million at 4,096, 17 times as many.
 #
-# Reading the prompt takes $L^2$ weights of attention (lecture 04). These cost *work*, but no longer memory: FlashAttention (Dao et al. 2022), the
-# fused kernel of that lecture, computes softmax attention tile by tile and never stores them.
+# Reading the prompt takes $L^2$ weights of attention (lecture 04). These cost *work*, but no longer memory: FlashAttention (Dao et al.
+# 2022), the fused kernel of that lecture, computes softmax attention tile by tile and never stores them.
 
 # %% [markdown]
 # ## 2 Move the brackets
@@ -463,11 +464,22 @@ lines = {"softmax": softmax, "chance": 1 / 8}
 show_seeds(recalled, "accuracy, 16 pairs", across=lines)
 
 # %% tags=["nbval-check-output"]
-plus_1, plus_1_z, elu, same, same_z, square, square_z, wide = recalled.values()
-maps = {"plus_1": plus_1, "elu": elu, "identity": same, "squares": square, "wide": wide}
-claim("14.recall", softmax=softmax, **maps)
-by_z = {"identity_z": same_z, "plus_1_z": plus_1_z, "squares_z": square_z}
-claim("14.division", identity=same, plus_1=plus_1, **by_z)
+two = {"plus_1": recalled["elu + 1"], "identity": recalled["identity"]}
+claim(
+    "14.recall",
+    **two,
+    elu=recalled["elu"],
+    squares=recalled["squares"],
+    wide=recalled["36 × elu + 1"],
+    softmax=softmax,
+)
+claim(
+    "14.division",
+    **two,
+    plus_1_z=recalled["elu + 1, divided"],
+    identity_z=recalled["identity, divided"],
+    squares_z=recalled["squares, divided"],
+)
 
 # %% tags=["guard", "nbval-check-output"]
 plain = {"plus_1": elu_feature_map, "identity": identity}
@@ -498,7 +510,7 @@ tables = {name: leaks(runs[name][0][0], phi) for name, phi in features.items()}
 figures.show_leaks({name: table for name, (table, _) in tables.items()})
 
 # %% tags=["guard", "nbval-check-output"]
-(sorted_in, group), (spread, _) = tables.values()
+(sorted_in, group), (spread, _) = tables["elu + 1, divided"], tables["identity"]
 other = ~torch.eye(32, dtype=torch.bool, device=device())
 same = (group[:, None] == group) & other
 claim(
@@ -514,8 +526,9 @@ claim(
 # Three choices decide.
 #
 # - **The number of features.** Such a table is a product through 8 features, so its rank is 8. At rank 8, the squares of its
-#   entries add up to at least 1/8 of the square of its trace, here $32^2/8$. The ones on its diagonal are 32 of that; so its 32 · 31 leaks
-#   have a root mean square of at least $\sqrt{(32/8 - 1)/31} = 0.31$. Both tables are at this limit. It is 0 from 32 features on, one
+#   entries add up to at least 1/8 of the square of its trace (Cauchy and Schwarz, for its 8 singular values), here $32^2/8 = 128$. The
+#   ones on its diagonal are 32 of that, so 96 are left for the 32 · 31 leaks: their root mean square is at least
+#   $\sqrt{96/(32 \cdot 31)} = 0.31$. Both tables are at this limit. It is 0 from 32 features on, one
 #   for each key that can occur: then squares (36 products) and a wider elu + 1 recall almost everything. Softmax is the far end of
 #   this road: $e^s = 1 + s + s^2/2 + …$ with $s = q^\top k$. The term $s$ needs the $d$ features of the identity, $s^2$ the $d(d + 1)/2$
 #   squares, and all terms together infinitely many.
@@ -592,11 +605,15 @@ print(text.decode(character_text.sampled(writer, prompt, 110, temperature=0.6)))
 # but later positions, and a memory of more writes, did not occur in training: a model does well what it has practised.
 
 # %% [markdown]
-# How good is it? Two rivals. One is `Writer` with softmax attention instead, and everything else equal; a recorded study trains both
-# with three seeds. So it does with three variants: softmax attention to the last eight characters only, and both models with a
-# **short convolution** before the block, which mixes each character with the three before it, as in Mamba. The other rival has no
-# network: tables of counts (lecture 07) of three characters, of four, and of six, the best length. (Lecture 01 measured in nats: 1 bit
-# is 0.69 nats.)
+# How good is it? Its rivals, each network in a recorded study with three seeds:
+#
+# - **softmax**: `Writer` with softmax attention instead, and everything else equal;
+# - **the last 8**: the same, but each character attends to the last eight only;
+# - **convolution**: both, with a **short convolution** before the block, which mixes each character with the three before it, as in
+#   Mamba;
+# - **counts**, without a network: tables (lecture 07) of three characters, of four, and of six, the best length.
+#
+# (Lecture 01 measured in nats: 1 bit is 0.69 nats.)
 
 # %%
 twins = show_study("14_text")
@@ -604,23 +621,21 @@ twins = show_study("14_text")
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
     print(f"the model that you read: {loss(writer, (text.held_out,)).item():.2f} bits")
-linear, softmax, last_8, linear_mixed, softmax_mixed = (
-    twins.scores(name, "bits") for name in twins.names
-)
-tables = {n: character_text.counts(text, n) for n in (3, 4, 6)}
-of_three, of_four, of_six = (character_text.bits_of(tables[n], text) for n in tables)
-counted = {"three": of_three, "four": of_four, "six": of_six, "n_four": len(tables[4])}
-claim("14.text", linear=linear, softmax=softmax, **counted)
-mixed = {"linear": linear_mixed, "softmax": softmax_mixed}
-claim("14.near", last_8=last_8, full=softmax, **mixed)
+bits = {name: twins.scores(name, "bits") for name in twins.names}
+counts = {n: character_text.counts(text, n) for n in (3, 4, 6)}
+of = {n: character_text.bits_of(table, text) for n, table in counts.items()}
+counted = {"three": of[3], "four": of[4], "six": of[6], "n_four": len(counts[4])}
+claim("14.text", linear=bits["linear"], softmax=bits["softmax"], **counted)
+mixed = {name: bits[f"{name}, convolution"] for name in ("linear", "softmax")}
+claim("14.near", last_8=bits["softmax, the last 8"], full=bits["softmax"], **mixed)
 
 # %% [markdown]
 # Both models have 57,000 weights, so the table of four characters is the fair rival: with no more entries it beats the linear model, and
 # is level with softmax.
 #
-# Here linear attention costs a fifth of a bit for each character. Not for want of *distant* characters: softmax attention needs no more
-# bits if it sees only the last eight. And with the short convolution, linear attention needs fewer bits than softmax attention without
-# one, and hardly more than with one.
+# Here linear attention costs a fifth of a bit for each character. It does not lack the *distant* characters: softmax attention is as
+# good if it sees only the last eight. It lacks the *nearest*: with the short convolution, it needs fewer bits than softmax attention
+# without one, and hardly more than with one.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Count five characters: `table = character_text.counts(text, 5)`. What do `len(table)` and
@@ -665,9 +680,22 @@ cache, kept = floats_in(keys_and_values), floats_in(state)
 claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 
 # %% [markdown]
+# A window of the last eight has one size, too, and on this text it needs fewer bits. So let the answer stand further back: a recorded
+# study shows sixteen pairs, and asks for their values a thousand positions later (*Longer sequences*). Its one head keeps 4,160
+# numbers, $S$ and $z$, for linear attention; its rival attends to the last 32 positions, whose keys and values are as many.
+
+# %% tags=["nbval-check-output"]
+far, longer = recorded("14_long_sequences"), "2,048 positions, 2.4 times as long"
+claim(
+    "14.far",
+    linear=far.scores(f"linear, elu + 1, {longer}", "accuracy"),
+    window=far.scores(f"window of 32, {longer}", "accuracy"),
+)
+
+# %% [markdown]
 # **Linear attention is the right tool where a text is long, and what matters in it may be far back but is little enough for its
-# state. The state has one size, and so has the work for the next character.** A window of the last eight has one size, too, but what is behind it
-# is lost; *Going further* asks for sixteen pairs a thousand positions later.
+# state.** The state has one size, and so has the work for the next character. What is behind a window is lost; softmax attention to
+# everything loses nothing, and keeps everything.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz
@@ -731,26 +759,25 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # %% [markdown]
 # ## 8 What came of it
 #
-# The memory of this lecture is older than its name: without $z$ and with $\phi(x) = x$ it is Schmidhuber's fast weights of 1992. It has
-# two faults, and its successors mend one each. It never forgets: RetNet multiplies the state by a constant before each write, one
-# for each head; gated linear attention and Mamba-2 by a **decay gate** that the token decides, $S_i = \alpha_i S_{i-1} + k_i
-# v_i^\top$, like the forget gate of an LSTM. And it never corrects: the **delta rule** first reads what the key returns now and
-# writes only the error, $S_i = S_{i-1} + \beta_i k_i (v_i - S_{i-1}^\top k_i)^\top$. In the example by hand, the error is $5 - 1.8 =
-# 3.2$, so for $\beta = 1$ we get $S = (3, 0) + 3.2\,(0.6, 0.8) = (4.92, 2.56)$, and $k_2$ now reads exactly 5. But $k_1$ reads 4.92: only
-# keys orthogonal to $k_2$ read what they read before. In lecture 18 you write and train both.
+# Without $z$ and with $\phi(x) = x$, this memory is that of Schmidhuber's fast weights of 1992. It has two faults, and its successors
+# mend one each; in lecture 18 you write and train both.
 #
-# Gated DeltaNet combines both. Qwen3-Next uses it in three of four layers, and Kimi Linear (2025) a finer gate, with softmax
-# attention in every fourth: recall that needs every token is left to the layers that keep every token. Is a state of fixed size
-# enough? MiniMax-M1 had linear attention in most of its layers; for M2 (2025) its makers went back to softmax in all of them, since
-# reasoning in several steps had suffered. The other way to a smaller cache keeps the softmax: heads that share keys and values, and
-# windows (lecture 17).
+# - **It never forgets.** A **decay gate**, which the token decides, multiplies the state before each write, $S_i = \alpha_i S_{i-1} +
+#   k_i v_i^\top$, as in Mamba-2: like the forget gate of an LSTM.
+# - **It never corrects.** The **delta rule** reads what the key returns now and writes only the error, $S_i = S_{i-1} + \beta_i k_i
+#   (v_i - S_{i-1}^\top k_i)^\top$. In the example by hand, the error is $5 - 1.8 = 3.2$, so for $\beta = 1$ we get $S = (3, 0) +
+#   3.2\,(0.6, 0.8) = (4.92, 2.56)$: $k_2$ now reads exactly 5, and $k_1$ 4.92.
+#
+# Gated DeltaNet combines both. In Qwen3-Next and Kimi Linear (2025), every fourth layer has softmax attention: recall that needs every
+# token is left to the layers that keep every token. Is a state of fixed size enough? MiniMax-M1 had linear attention in most of its
+# layers; for M2 (2025) its makers went back to softmax in all of them, since reasoning in several steps had suffered. The state itself
+# still shrinks: Mamba-3 (2026) has half that of Mamba-2, with a comparable perplexity.
 #
 # **Further reading.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20
 # (https://arxiv.org/abs/2006.16236) · Schlag et al. 2021, *Linear Transformers Are Secretly Fast Weight Programmers*, with the
-# limit of recall and the delta rule (https://arxiv.org/abs/2102.11174) · Dao et al. 2022, *FlashAttention*
-# (https://arxiv.org/abs/2205.14135) · Sun et al. 2023, *Retentive Network* (https://arxiv.org/abs/2307.08621) · Dao and Gu
-# 2024, *Transformers are SSMs*, on Mamba-2 (https://arxiv.org/abs/2405.21060) · Yang et al. 2024, *Gated Delta Networks*
-# (https://arxiv.org/abs/2412.06464) · Kimi Team 2025, *Kimi Linear* (https://arxiv.org/abs/2510.26692).
+# limit of recall and the delta rule (https://arxiv.org/abs/2102.11174) · Dao and Gu 2024, *Transformers are SSMs*, on Mamba-2
+# (https://arxiv.org/abs/2405.21060) · Yang et al. 2024, *Gated Delta Networks* (https://arxiv.org/abs/2412.06464) · Kimi Team 2025,
+# *Kimi Linear* (https://arxiv.org/abs/2510.26692) · Lahoti et al. 2026, *Mamba-3* (https://arxiv.org/abs/2603.15569).
 
 # %% [markdown]
 # # Going further
@@ -761,8 +788,9 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # %% [markdown]
 # ## FlashAttention: less memory, the same work
 #
-# The fused kernel of lecture 04 is FlashAttention, or a CPU form of it. It computes softmax attention in tiles of queries and
-# keys and keeps only a running maximum and a running sum for each query, so the weights are never stored.
+# The fused kernel of lecture 04 is FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135), or a CPU form of it. It
+# computes softmax attention in tiles of queries and keys and keeps only a running maximum and a running sum for each query, so the
+# weights are never stored.
 
 # %%
 linear = with_features(elu_feature_map)
@@ -779,8 +807,12 @@ slopes = {
     name: layer_costs.exponent(sizes[-3:], mib[-3:])
     for name, (sizes, mib) in memory.items()
 }
-stored, linear, fused = slopes.values()
-claim("14.fused", stored=stored, fused=fused, linear=linear)
+claim(
+    "14.fused",
+    stored=slopes["softmax, weights stored"],
+    fused=slopes["softmax, fused"],
+    linear=slopes["linear attention"],
+)
 
 # %% [markdown]
 # The *memory* of softmax attention grows quadratically only if the weights are stored. Its number of *operations* always does,
@@ -868,18 +900,17 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # In section 5 the queries follow the pairs directly. The study `14_long_sequences` separates them: 16 pairs, other keys without
 # values up to the middle of 128, 512 or 2,048 positions, then queries only. It trains one block with softmax attention in its
 # fused form and one with linear attention and elu + 1, for 400 updates each, with three seeds; and at 2,048 positions linear
-# attention once more for 960 updates, which take about as long as 400 with softmax.
+# attention once more, and a window of 32 positions, for 960 updates: these take linear attention about as long as 400 take softmax.
 
 # %%
 long = show_study("14_long_sequences")
 
 # %% tags=["nbval-check-output"]
-of = {
-    name: long.scores(f"{name}, 2,048 positions", "accuracy")
-    for name in ("softmax", "linear, elu + 1")
-}
-later = long.scores("linear, elu + 1, 2,048 positions, 2.4 times as long", "accuracy")
-claim("14.long", softmax=of["softmax"], linear=of["linear, elu + 1"], later=later)
+claim(
+    "14.long",
+    softmax=long.scores("softmax, 2,048 positions", "accuracy"),
+    linear=long.scores("linear, elu + 1, 2,048 positions", "accuracy"),
+)
 
 # %% [markdown]
 # After 400 updates at 2,048 positions linear attention has hardly begun to learn, and one of the three softmax models has not
