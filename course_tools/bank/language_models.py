@@ -75,6 +75,7 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
     distant = one.clone()
     distant[:, :-NEAR] = (one[:, :-NEAR] + draw.integers(1, N_TOKENS, N_PAIRS, T - NEAR)) % N_TOKENS
     queries = [windows, one, other, mixed, windows[:3, :7], distant]
+    bigram = _table(text, windows, spans[:, T], 1)
     truth = {
         "queries": queries,
         "next": spans[:, T],
@@ -84,7 +85,8 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
         "held out": held_out,
         "n_steps": n_steps,
         "unigram": _table(text, windows, spans[:, T], 0),
-        "bigram": _table(text, windows, spans[:, T], 1),
+        "bigram": bigram,
+        "across": {"a bigram table, new text": bigram},
     }
     return ((text, N_TOKENS, n_steps), queries, (), [one, one[:, :SHORT]]), truth
 

@@ -210,7 +210,10 @@ def loops_at_most(
 
 
 Truth = Mapping[str, object]
-"""What the judges of a build task know and a student's code never receives, such as the targets of held-out examples."""
+"""What the judges of a build task know and a student's code never receives, such as the targets of held-out examples.
+
+What "across" maps a name to, such as the loss of a guess, is drawn across the losses of the training.
+"""
 
 Evidence = Callable[[Measured, Truth], bool]
 """Whether the measurements of a training show a mistake; see `Answers`."""

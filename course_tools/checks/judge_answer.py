@@ -286,7 +286,7 @@ class Examination:
         if self.exercise.training is None or got.results is None:
             return None
         measured = Measured(*got.results)
-        return RecordedLosses(tuple(measured.losses.tolist()), measured.n_updates)
+        return RecordedLosses(tuple(measured.losses.tolist()), measured.n_updates, self._truth.get("across", {}))
 
     def _observed(self, outcomes: Sequence[Outcome]) -> Observed:
         if self.exercise.training is not None:

@@ -6,7 +6,8 @@ is called on the queries. Nothing is judged here, and this module contains no ex
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -75,10 +76,14 @@ class Measured(NamedTuple):
 
 
 class RecordedLosses(NamedTuple):
-    """The losses of one training, in the order in which they were differentiated, and how many updates optimizers made."""
+    """The losses of one training, in the order in which they were differentiated, and how many updates optimizers made.
+
+    `across` names losses to compare them with, such as that of a guess.
+    """
 
     values: tuple[float, ...]
     n_updates: int
+    across: Mapping[str, float] = MappingProxyType({})
 
 
 def measure(

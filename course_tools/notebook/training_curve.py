@@ -57,7 +57,8 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss", title: str
 
     Args:
         name: what was trained.
-        losses: as `Verdict.losses` holds them; losses that are not finite leave a gap in the curve.
+        losses: as `Verdict.losses` holds them; losses that are not finite leave a gap in the curve. If there is nothing to
+            draw across, the axis starts at 0.
         y: label of the axis, with its unit where it is known.
         title: what the curve is, the first words of the caption.
     """
@@ -79,7 +80,10 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss", title: str
         alt += f" over {n:,} {units}, {of_what}: {means[0]:.2f} and {means[-1]:.2f}."
     else:
         alt += f": at {unit} {broken:,} it is not a finite number."
-    figure = curves({"": (ends, means)}, unit, y)  # the caption says whose it is
+    alt += "".join(f" {label[0].upper()}{label[1:]}: {height:.2f}." for label, height in losses.across.items())
+    figure = curves({"": (ends, means)}, unit, y, across=losses.across)  # the caption says whose it is
+    if not losses.across and figure.axes[0].get_ylim()[0] > 0:
+        figure.axes[0].set_ylim(bottom=0)
     figure.set_size_inches(*_SMALL)
     show(figure, alt=alt)
 

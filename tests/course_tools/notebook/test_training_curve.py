@@ -53,6 +53,14 @@ def test_the_sentence_says_what_the_ends_of_the_curve_are_means_of(drawn):
     assert drawn[0][0].axes[0].get_ylabel() == "nats"
 
 
+def test_the_axis_starts_at_0_unless_something_is_drawn_across_or_a_loss_is_below_it(drawn):
+    show_training("model", RecordedLosses((3.0, 2.0), 2))
+    show_training("model", RecordedLosses((3.0, 2.0), 2, {"a guess": 2.5}))
+    show_training("model", RecordedLosses((3.0, -1.0), 2))
+    whole, beside, below = (figure.axes[0].get_ylim()[0] for figure, _ in drawn)
+    assert (whole, beside > 1.0, below < -1.0) == (0.0, True, True)
+
+
 def test_losses_that_are_no_updates_are_counted_as_backward_passes(drawn):
     show_training("model", RecordedLosses((4.0, 2.0, 1.0, 0.5), 2))
     assert drawn[0][0].axes[0].get_xlabel() == "backward pass"
@@ -140,9 +148,11 @@ def test_the_check_of_a_build_task_draws_the_training_each_time_it_runs(drawn):
     (first, alt), (_, again) = drawn
     assert alt == again
     assert alt.startswith("Training loss of train_lstm in check 01.6 over 7 updates")
-    heights = first.axes[0].lines[0].get_ydata()
+    losses, bigram = first.axes[0].lines
+    heights = losses.get_ydata()
     assert len(heights) == 7
     assert heights[-1] < heights[0]
+    assert alt.endswith(f" A bigram table, new text: {bigram.get_ydata()[0]:.2f}.")
 
 
 @pytest.mark.parametrize(
