@@ -670,17 +670,16 @@ claim(
 # %% [markdown]
 # ## 10 What came of it
 #
-# PaLM (2022) combined rotary positions, SwiGLU and a single head of keys and values; LLaMA (2023) took RMSNorm and all heads of keys and
-# values; the largest Llama 2 have grouped queries. Most open models are built from these four parts.
+# LLaMA (2023) took rotary positions, RMSNorm and SwiGLU together, and the largest Llama 2 grouped queries. Most open models have these
+# four parts.
 #
-# - **Longer texts.** Models are trained on short texts first and then, briefly, on long ones, with slower speeds: linear interpolation
-#   of the positions, or YaRN (Peng et al. 2023), which slows the slowest pairs most and the fastest not at all.
-# - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
-#   keeping four of them helps (Xiao et al. 2023; lecture 19).
+# - **Longer texts.** Models are trained on short texts, then briefly on long ones, with slower speeds: YaRN (Peng et al. 2023)
+#   slows the slowest pairs most and the fastest not at all.
+# - **Sinks.** A window that drops the first tokens ruins the text of large models, unless four of them are kept (Xiao et al. 2023;
+#   lecture 19).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
-#   computed, and one small rotated key that all heads share: multi-head latent attention.
-# - **Norms** have come back: Qwen3 and Gemma 3 (2025) normalise each query and key by RMSNorm, too.
-# - **Mixtures of experts** replace the one gated network by many, of which a router gives each token a few (Mixtral, DeepSeek-V3).
+#   computed, and one small rotated key.
+# - **Mixtures of experts** (Mixtral, DeepSeek-V3) replace the gated network by many, of which a router gives each token a few.
 #
 # **Further reading.** Su et al. 2021, *RoFormer* (https://arxiv.org/abs/2104.09864) · Zhang and Sennrich 2019, *Root Mean Square
 # Layer Normalization* (https://arxiv.org/abs/1910.07467) · Shazeer 2020, *GLU Variants Improve Transformer*
@@ -689,7 +688,7 @@ claim(
 # (https://arxiv.org/abs/2309.00071) · Press et al. 2022, *Train Short, Test Long*
 # (https://arxiv.org/abs/2108.12409) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks*
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434) · Gemma Team 2025, *Gemma 3
-# Technical Report* (https://arxiv.org/abs/2503.19786) · Yang et al. 2025, *Qwen3 Technical Report* (https://arxiv.org/abs/2505.09388).
+# Technical Report* (https://arxiv.org/abs/2503.19786).
 
 # %% [markdown]
 # # Going further

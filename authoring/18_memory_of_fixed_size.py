@@ -608,20 +608,16 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **Forgetting.** RetNet (2023) fades each head at a fixed rate. GLA (Yang et al. 2024a) has a gate for each channel, and
-#   Mamba-2 (Dao and Gu 2024) one for each head, and shows that this state-space model is attention under your mask.
-# - **Correcting.** Schlag et al. (2021) found that linear attention is a network that programs the weights of another, an idea
-#   of Schmidhuber (1992), and gave it the delta
-#   rule. It seemed to need a loop over all positions, until Yang et al. (2024b) wrote a whole chunk of it as products of
-#   matrices and one triangular system: only then could DeltaNet be trained at scale.
-# - **Both.** Gated DeltaNet (Yang et al. 2025) is your function, in a layer with a short convolution and an output gate. Qwen3-Next
-#   (2025) uses it in three of four layers. **Kimi Linear**
-#   (2025) has a gate for each channel in front of the delta rule, also in three of four layers, and RWKV-7 (2025) lets the removed and the written
-#   key differ.
-# - **Hybrids.** Qwen3-Next and Kimi Linear keep softmax attention in every fourth layer. MiniMax-M1 (2025) had it in
-#   every eighth; its successor M2 has it in every layer again. A text may hold more than any state of fixed size; your data only hint at it.
-# - **Learning while reading.** If a memory is a linear model in training, why linear? Titans (Behrouz et al. 2024) and test-time
-#   training (Sun et al. 2024) try a small network in its place.
+# - **Forgetting.** RetNet (2023) fades each head at a fixed rate. GLA (Yang et al. 2024a) has a gate for each channel, Mamba-2 (Dao and
+#   Gu 2024) one for each head: a state-space model that is attention under your mask.
+# - **Correcting.** Schlag et al. (2021) gave linear attention the delta rule. It seemed to need a loop over all positions, until Yang et
+#   al. (2024b) wrote a whole chunk of it as products of matrices and one triangular system.
+# - **Both.** Gated DeltaNet (Yang et al. 2025) is your function. Qwen3-Next (2025) has it in three of four layers, **Kimi Linear** (2025)
+#   with a gate for each channel. In RWKV-7 (2025) the removed and the written key may differ.
+# - **Hybrids.** Both keep softmax attention in every fourth layer. MiniMax-M1 (2025) had it in every eighth; its successor M2 has it in
+#   every layer again. A text may hold more than any state of fixed size.
+# - **Learning while reading.** In Titans (Behrouz et al. 2024) and test-time training (Sun et al. 2024) the memory that learns is a
+#   small network, in place of a matrix.
 #
 # **Further reading.** Schlag et al. 2021, *Linear Transformers Are Secretly Fast Weight Programmers* (https://arxiv.org/abs/2102.11174)
 # · Sun et al. 2023, *Retentive Network* (https://arxiv.org/abs/2307.08621) · Yang et al. 2024a, *Gated Linear Attention Transformers*

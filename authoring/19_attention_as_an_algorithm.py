@@ -654,13 +654,11 @@ claim(
 #
 # - **Tiles.** The running softmax is from Milakov and Gimelshein (2018); Rabe and Staats (2021) used it for attention without
 #   the table. FlashAttention (Dao et al. 2022) added the view of traffic, and the kernel. For attention of GPT-2 medium it reports 13 %
-#   more operations, 4.4 GB moved in place of 40.3, and 7.3 ms in place of 41.7. Its second and third versions (2023,
-#   2024) divide the work better among the units of a GPU, and overlap moving with computing. Such kernels made
-#   contexts of 100,000 tokens practical. Ring attention (Liu et al. 2023) merges tiles from different machines, Flash-Decoding (2023) those of one query.
-# - **Speculative decoding** (Leviathan et al. 2023; Chen et al. 2023, at the same time) reports two to three times the speed
-#   with a small network as its draft. Medusa (Cai et al. 2024) and EAGLE (Li et al. 2024) train small heads that draft from the
-#   model's own states; Medusa's *typical acceptance* gives up the exact law. DeepSeek-V3 (2024) is trained to predict two
-#   tokens, and the second can serve as a draft. Stern et al. (2018) already judged several drafted tokens in one call, greedily.
+#   more operations, 4.4 GB moved in place of 40.3, and 7.3 ms in place of 41.7. Such kernels made contexts of 100,000 tokens
+#   practical. Ring attention (Liu et al. 2023) merges tiles from different machines.
+# - **Speculative decoding** (Leviathan et al. 2023; Chen et al. 2023) reports two to three times the speed with a small network as its
+#   draft. EAGLE (Li et al. 2024) trains a small head that drafts from the model's own states. DeepSeek-V3 (2024) is trained to predict
+#   two tokens, and the second can serve as a draft.
 
 # %% [markdown]
 # # Going further
@@ -949,10 +947,9 @@ claim(
 #
 # Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*
 # (https://arxiv.org/abs/1805.02867) · Rabe and Staats 2021, *Self-attention Does Not Need O(n²) Memory*
-# (https://arxiv.org/abs/2112.05682) · Liu et al. 2023, *Ring Attention* (https://arxiv.org/abs/2310.01889) · Stern et al. 2018, *Blockwise
-# Parallel Decoding* (https://arxiv.org/abs/1811.03115) · Chen et al. 2023, *Accelerating Large Language Model Decoding with Speculative
+# (https://arxiv.org/abs/2112.05682) · Liu et al. 2023, *Ring Attention* (https://arxiv.org/abs/2310.01889) · Chen et al. 2023, *Accelerating Large Language Model Decoding with Speculative
 # Sampling* (https://arxiv.org/abs/2302.01318) · Saxena 2023, *Prompt Lookup Decoding*
-# (https://github.com/apoorvumang/prompt-lookup-decoding) · Cai et al. 2024, *Medusa* (https://arxiv.org/abs/2401.10774) · Li et al. 2024,
+# (https://github.com/apoorvumang/prompt-lookup-decoding) · Li et al. 2024,
 # *EAGLE* (https://arxiv.org/abs/2401.15077) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al.
 # 2023, *Fast Inference from Transformers via Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023,
 # *PagedAttention* (https://arxiv.org/abs/2309.06180) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention
