@@ -30,7 +30,7 @@ from statistics import mean
 import torch
 import torch.nn.functional as F
 from einops import repeat
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -395,8 +395,22 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # %% [markdown]
 # ## 6 The experiment: the same model, with attention
 #
-# Only `context` changes. Here your two functions meet: the states of the decoder are the queries, and those of the encoder are
-# keys and values. **Before you read on**, write the two lines on paper: what is scored against what, and which mask is needed?
+# Only `context` changes. It is to return, for each position of the answer, what the decoder needs of the source. Here your two functions
+# meet: what is scored against what, what is mixed, and which mask is needed? Two lines are enough.
+#
+# | name | shape |
+# | --- | --- |
+# | `states` | (B, T, d): of the decoder |
+# | `keys`, `values` | (B, T_k, d): of the encoder |
+# | `mask` | (B, 1, T_k): True = a real letter |
+# | `W`, `U`, `v` | those of your `additive_scores` |
+# | `Attended(context, weights)` | (B, T, d), (B, T, T_k) |
+
+# %% exercise="02.8" difficulty="●○○" minutes=5
+from course_tools.bank.lecture_02.aligned_context import aligned_context
+
+# %% tags=["nbval-check-output"]
+aligned_context = check("02.8", aligned_context)
 
 
 # %%
@@ -411,8 +425,8 @@ class AlignedDecoder(Decoder):
         self.v = nn.Parameter(torch.randn(d // 2) / 8)
 
     def context(self, states, encoded):
-        scores = additive_scores(states, encoded.keys, self.W, self.U, self.v)
-        return attend(scores, encoded.values, encoded.mask)
+        source = encoded.keys, encoded.values, encoded.mask
+        return aligned_context(states, *source, self.W, self.U, self.v)
 
 
 # %% [markdown]
@@ -511,8 +525,9 @@ claim(
 
 # %% [markdown]
 # 64 numbers *can* carry two dates, given time: at this width **attention needs about a tenth of the updates**. A last state of 256
-# numbers needs twice as many updates as attention with 64. The mean learns even later than the last state, although every
-# character is one step away: both *mix* all characters in one vector, and training must find out how to pack and unpack them.
+# numbers needs twice as many updates as attention with 64. The mean learns even later than the last state, and still gains
+# at the end, although every character is one step away: both *mix* all characters in one vector, and training must find out how to
+# pack and unpack them.
 # With attention nothing is packed: each position of the answer learns only *which* state it needs.
 #
 # Three dates, a length that no training sentence had, are beyond both. Attention has not learned "one date after another". It

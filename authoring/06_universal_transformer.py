@@ -15,7 +15,7 @@
 #
 # A Universal Transformer applies one block again and again, and each position decides when to halt.
 #
-# You will write the halting rule and the adaptive step of a model that adds binary numbers. Trained with eight steps, it takes up to
+# You will write the halting rule, the adaptive step and the loss of a model that adds binary numbers. Trained with eight steps, it takes up to
 # twenty where a carry travels far; a stack of eight layers that looks one column down cannot. No later lecture needs this one.
 #
 # **Prerequisites:** lecture 05 (positions, blocks). **Time:** {minutes}. {measured}
@@ -286,8 +286,7 @@ suspect = check("06.5", suspect)
 # %% [markdown]
 # ## 5 The whole model, and what a guess costs
 #
-# The next cell is a Universal Transformer around your functions. It reads two logits off the state after *each* step; the answer is
-# their mixture. Its loss has two parts.
+# The model reads two logits off the state after *each* step; the answer is their mixture. Its loss has two parts.
 #
 # **The price.** Nothing on paper says when to stop, so each column pays a *price* (Graves: time penalty) for its **ponder cost**
 # $\rho = N + R$, 3.2 in the example above. $N$ is a count and has no gradient, but $R$ has: raise the first h from 0.3 to 0.4, and $R$
@@ -309,7 +308,25 @@ suspect = check("06.5", suspect)
 # the second row costs $0.7 \cdot 0.69 = 0.49$. Waiting is right if it is cheaper: at a price of 0.06, eleven steps cost less than a
 # guess, and the training allows eight.
 #
-# At first nothing halts, and all steps count alike: the columns must learn to add before they learn to halt.
+# **Write this loss.** With the nats 0.7, 0.4, 0.1 and 0.1 of its steps, the column of section 3 pays $0.3 \cdot 0.7 + 0.5 \cdot 0.4 + 0.2
+# \cdot 0.1 = 0.43$ for its guesses and $0.06 \cdot 3.2 = 0.19$ for its steps: 0.62. The loss is the mean over all columns. Use your
+# `halting_distribution`, and the library's `ponder_cost(h)`, which is $N + R$.
+#
+# | name | shape |
+# | --- | --- |
+# | `nats`, `h` | (…, n_steps) |
+# | `price` | a number, here 0.06 |
+# | result | one number |
+
+# %% exercise="06.8" difficulty="●●○" minutes=6
+from course_tools.bank.lecture_06.loss_of_steps import loss_of_steps
+
+# %% tags=["nbval-check-output"]
+loss_of_steps = check("06.8", loss_of_steps)
+
+# %% [markdown]
+# The next cell is a Universal Transformer around your functions. At first nothing halts, and all steps count alike: the columns must
+# learn to add before they learn to halt.
 
 
 # %%
@@ -351,12 +368,11 @@ def every_step(mask):
 
 
 def priced(mask, price=0.06):
-    """The nats of the steps, each with its weight, plus the price of the steps."""
+    """Your loss of a model under a mask."""
 
     def loss(model, batch):
         _, h, logits = model(batch[0], mask)
-        nats = (halting_distribution(h) * nats_of_steps(logits, batch[1])).sum(-1)
-        return (nats + price * ponder_cost(h)).mean()
+        return loss_of_steps(nats_of_steps(logits, batch[1]), h, price)
 
     return loss
 
