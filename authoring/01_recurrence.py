@@ -183,7 +183,7 @@ def accuracy(model, T, draw=draw):
 # %% [markdown] tags=["predict"]
 # | line | what it does |
 # | --- | --- |
-# | 1 | The optimizer is told which tensors it may change. The learning rate `lr` is about how far Adam moves each weight in one update. |
+# | 1 | The optimizer is told which tensors it may change. The learning rate `lr` is about how far Adam moves each weight in one update, since it divides a running mean of the weight's gradients by a running mean of their size. |
 # | 2 | A *batch*: 32 sequences. The mean of their gradients is less noisy than the gradient of a single one. |
 # | 3 | The forward pass. Torch records every operation, so that it can differentiate them. |
 # | 4 | The loss: minus the logarithm of the probability that the model gives to the right answer, mean over the batch. A guess among eight costs ln 8 = 2.08; if your first loss is far from it, look for a bug. |
@@ -205,9 +205,6 @@ def accuracy(model, T, draw=draw):
 # Yes. The oldest gradients count as much as the newest, so the direction lags behind. Nothing reports this mistake, and the loss
 # falls all the same; but of 24 trainings on five symbols in the study `01_memory`, three ended below 0.9. With line 5, all
 # reached 1.00.</details>
-
-# %% [markdown]
-# First five symbols, then sixty.
 
 # %%
 losses = {}
@@ -240,8 +237,9 @@ for seed in range(3):
 # 0.21 .$$
 #
 # With a matrix, each step back multiplies by $U^\top$ and by the slopes $1 - h_t^2 \le 1$. Torch draws the entries of $U$
-# between $\pm 1/\sqrt n$, so their standard deviation is $1/\sqrt{3n}$: such a matrix shortens a vector to about
-# $1/\sqrt 3 = 0.58$ of its length, and $0.58^{59}$ is $10^{-14}$.
+# between $\pm 1/\sqrt n$, so their variance is $1/(3n)$. Each of the $n$ entries of $U^\top v$ then has the variance
+# $\lVert v \rVert^2 / (3n)$, all together $\lVert v \rVert^2 / 3$: the vector shrinks to about $1/\sqrt 3 = 0.58$ of its length,
+# and $0.58^{59}$ is $10^{-14}$.
 
 
 # %%
@@ -303,7 +301,7 @@ print(f"The same loop, 60 symbols, orthogonal U: accuracy {accuracy(model, T=60)
 # %% [markdown]
 # ## 5 The recipe
 #
-# Three additions to the loop are common.
+# An open path lets gradients grow, too. Three additions keep the loop steady:
 #
 # - **Warm-up.** The rate rises from 0 over the first 30 updates, in which Adam's running means are still poor estimates.
 # - **Decay.** Then it falls linearly to 0, so that the weights settle.
@@ -374,8 +372,7 @@ figures.show_norms(norms, limit=1.0)
 
 # %% [markdown]
 # The bare loop of section 3, with $U \times 1.73$: some gradients are many times longer than most. From here on we use the
-# recipe, *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of 32*, and three seeds: trainings that differ in
-# nothing else can end far apart.
+# recipe, *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of 32*, and three seeds, which can end far apart.
 
 # %% [markdown]
 # ## 6 The LSTM
@@ -560,8 +557,8 @@ claim(
 
 # %% [markdown]
 # What decides is the path of the gradient at the start, not the gates: a $U$ of the right size, or a forget gate that
-# starts open. In a recorded study, `01_memory`, the half-open gate got the rate 0.01 and ten times as many updates; so did the
-# bias of 1 that many libraries use. Both still guess:
+# starts open. In the recorded study `01_memory`, the half-open gate got the rate 0.01 and ten times the updates; so did the
+# bias 1 of many libraries. Both still guess:
 
 # %% tags=["nbval-check-output"]
 study = recorded("01_memory")

@@ -235,7 +235,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# (Your `attend` also keeps `nan` out of the gradients.) You write the rest. (`k.T` would reverse all axes.)
+# (Your `attend` also keeps `nan` out of the gradients.) You write the scores. (`k.T` would reverse all axes.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention
@@ -264,7 +264,7 @@ torch.testing.assert_close(mine.context, torchs)
 # $$(0, 1 \mid 1, 0, 0) \begin{pmatrix} 1 & 0 \\ 0 & 1 \\ 0 & 0 \\ 0 & 0 \\ 0 & 0 \end{pmatrix} = (0, 1)$$
 #
 # The question "k1?" is $(0, 1 \mid 0, 0, 1)$. What must its query be, so that your softmax gives nearly all weight to equal
-# keys? What must $W_V$ pass on? And the question itself? Its key, too, is the one that it looks for.
+# keys? What must $W_V$ pass on? The question finds itself, too: its key is equal. What should it pass on?
 #
 # | name | shape |
 # | --- | --- |
@@ -770,20 +770,19 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The fair rivals use the same pixels and the same layer; one scores by position alone, the other by brightness
-# alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much does the score with both terms
-# gain, measured as peak signal-to-noise ratio?
+# alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) Where does each of the two go wrong?
 #
-# <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
+# <details><summary>A. Position inside large areas, brightness at their edges.</summary>
 #
-# No: across an edge, the nearest coloured pixel has the wrong colour.</details>
-# <details><summary>B. Five decibels or more.</summary>
+# The other way round. Inside an area, the nearest coloured pixel belongs to it. At an edge the brightness changes, and that is what
+# the second rival looks at.</details>
+# <details><summary>B. Position at edges, brightness wherever two colours are equally bright.</summary>
 #
-# That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so a
-# lead over them means little.</details>
-# <details><summary>C. About one to three decibels more than the better of the two, on average over twelve draws.</summary>
+# Yes. Each term alone restores most of the colours, and the two make different errors, so both together gain. The next cells measure
+# how much, in decibels (peak signal-to-noise ratio). In single draws of the coloured pixels, the lead can vanish.</details>
+# <details><summary>C. Nowhere, if their factors are large: then each copies the pixel that is most alike.</summary>
 #
-# Yes: each term alone restores most of the colours, and the two make different errors. In single draws, the lead can
-# vanish.</details>
+# Alike in one respect. What is nearest may have another colour, and so may what is equally bright.</details>
 
 # %%
 size = (40, 60)
@@ -862,7 +861,7 @@ lengths, short = [128, 256, 512, 1024], [17, 33, 65]
 costs = measured_costs(FOUR, lengths, short, d=64)
 figures.show_costs(costs, lengths, short)
 
-# %% tags=["nbval-check-output"]
+# %% tags=["guard", "nbval-check-output"]
 named = {layer: layer.removeprefix("self-") for layer in FOUR}
 claim("04.q", **{named[layer]: power for layer, power in costs.exponents.items()})
 joined = {named[layer]: layers[-1] for layer, layers in costs.paths.items()}
@@ -885,9 +884,13 @@ claim("04.r", n=short[-1], waits=waits, chain=chain, **joined)
 #
 # That is true of long texts. For short texts and large $d$, the term in $d^2$ dominates.</details>
 
-# %% tags=["nbval-check-output"]
+# %%
 d = 16
 mixing, rnn, lstm = figures.attention_cheaper_until(d)
+print(f"d = {d}; the mixing alone is cheaper than an RNN up to n = {mixing},")
+print(f"the whole layer up to n = {rnn}, and cheaper than an LSTM up to n = {lstm}")
+
+# %% tags=["guard", "nbval-check-output"]
 claim("04.t", d=d, mixing=mixing, rnn=rnn, lstm=lstm)
 
 # %% [markdown]

@@ -612,7 +612,7 @@ claim("05.cipher", transformer=ends[0], one_look=ends[1], two_looks=ends[2])
 # %% [markdown]
 # A reader who copies the digits and guesses the letters gets 4 % of the messages right, and one decoder block alone is not much
 # better. With a second decoder block in place of the encoder it can read them all: what counts is that one look can follow another.
-# From some first weights this takes it more than 2,000 updates, where the encoder block does not: try other seeds.
+# From some first weights it needs more than 2,000 updates for this, unlike the model with the encoder block: try other seeds.
 #
 # How does lecture 02's GRU with attention do, with as many weights as the Transformer? In the next figure it has three times the
 # updates.
@@ -622,9 +622,9 @@ study = show_study("05_cipher")
 
 # %% [markdown]
 # **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU looks at the source
-# once for each character, so its state must carry the key to each letter. It learns to read the messages, too, but later. (Whether for
+# once for each character, so its state must carry the key to each letter. It learns to read the messages, too, but later. Whether for
 # this reason is open: with a block of self-attention after its encoder, one of three GRUs reads them all within 2,000 updates, and two
-# still guess; with a block in which each character sees only itself, none reads them. Lecture 07 finds such a chain inside GPT.)
+# still guess; with a block in which each character sees only itself, none does. (Lecture 07 finds such a chain of look-ups inside GPT.)
 #
 # The paper itself names another advantage first: what an update costs where sentences are long.
 
@@ -669,8 +669,8 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 #
 # Is the look into the key in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first
 # step, and the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on
-# the right, where each character of the answer stands in the message. Where a frame is dark, the letter can be found as
-# well: a head looks at all the other places of the key, or knows the letter as the one that is left.
+# the right, where each character of the answer stands in the message. A dark frame need not be a mistake: a head that
+# looks at all the *other* places of the key leaves one letter.
 
 
 # %%

@@ -862,10 +862,14 @@ counts = {
     "gpt_2": gpt_parameters(50_257, 1_024, GPT_2.d_model, GPT_2.n_layers),
     "gpt_3": gpt_parameters(50_257, 2_048, GPT_3.d_model, GPT_3.n_layers),
 }
-claim("07.p", **{name: n / 1e6 for name, n in counts.items()})
+for name, n in counts.items():
+    print(f"{name.upper().replace('_', '-')}: {n:,} parameters")
 gpt_3 = training_operations(counts["gpt_3"], 300e9)
 ours = training_operations(sum(p.numel() for p in writer.parameters()), STEPS * 16 * T)
 claim("07.r", operations=gpt_3, more=gpt_3 / ours)
+
+# %% tags=["guard", "nbval-check-output"]
+claim("07.p", **{name: n / 1e6 for name, n in counts.items()})
 
 # %% [markdown]
 # ## 13 Prompting
@@ -961,19 +965,21 @@ claim(
 # by how often it occurs, but by how many *different* characters precede it.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Which length of the context gives a plain table of counts, as in section 1, the fewest bits on *new* text of this
-# kind?
+# **Predict.** A plain table, as in section 1, counts longer and longer runs. How do its bits change on the *training* text, and how on
+# *new* text of this kind?
 #
-# <details><summary>A. Four or five characters.</summary>
+# <details><summary>A. On the training text they fall; on new text they first fall, then rise.</summary>
 #
-# Yes. (The lengths in the figure include the predicted character.) With more text, the minimum moves to longer runs.</details>
-# <details><summary>B. As long as memory allows: more context cannot hurt.</summary>
+# Yes. The longer a run, the fewer characters have followed it, and the table has seen every run of the training text. Of the long runs
+# of new text, many have never been counted, and the counts of the others are small and noisy. With more text, the lowest point moves to
+# longer runs.</details>
+# <details><summary>B. On both they fall: more context cannot hurt.</summary>
 #
-# On the training text it never hurts. In new text, many long runs of characters have never been counted, and the counts of the
-# others are small and noisy. Kneser and Ney's counts fall back on shorter runs; with them, more context hardly hurts.</details>
-# <details><summary>C. One or two characters: longer runs are too rare.</summary>
+# On the training text it never hurts. On new text a table does not know what it never counted. Kneser and Ney's counts fall back on
+# shorter runs; with them, more context hardly hurts.</details>
+# <details><summary>C. On both they first fall, then rise: long runs are rare.</summary>
 #
-# In a third of a million characters, runs of three and four occur often enough to help considerably.</details>
+# They are rare, but each run of the training text is in the table, with what followed it.</details>
 
 # %%
 lengths = range(2, 9)

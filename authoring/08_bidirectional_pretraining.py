@@ -158,12 +158,16 @@ corrupt = check("08.2", corrupt)
 #
 # So many differ from the text, but some of them have become a random token.</details>
 
-# %% tags=["nbval-check-output"]
+# %%
 texts = date_pairs.DateTexts.of(known)
 torch.manual_seed(0)
 long_text = torch.randint(4, texts.mask, (100, 1_000))
 text = date_pairs.mask_batch(long_text, texts.mask, 0.15, corrupt)[0]
-claim("08.masked", masked=(text == texts.mask).float().mean())
+masked = (text == texts.mask).float().mean()
+print(f"{masked:.1%} of the tokens are [MASK]")
+
+# %% tags=["guard", "nbval-check-output"]
+claim("08.masked", masked=masked)
 
 # %% [markdown]
 # The loss is the cross-entropy of the *true* tokens, averaged over the set $C$ of all chosen positions of the batch, including
@@ -342,6 +346,10 @@ read, unread = date_pairs.date_pairs(n_train=30_000, n_test=1_000, seed=0)
 texts_of_study = date_pairs.DateTexts.of(read)
 pretrained = checkpoint.load(texts_of_study, expected).to(device())
 words = "regression on the words"
+print("nats of a hidden  BERT          regression")
+for kind in ("number", "month", "weekday"):
+    each = (study.scores(name, f"nats of {kind}s") for name in ("BERT", words))
+    print(f"{kind:<16}", *(f"{min(x):.2f} to {max(x):.2f}" for x in each), sep="  ")
 claim(
     "08.checkpoint",
     nats=study.scores("BERT", "nats"),
@@ -729,7 +737,7 @@ scalar_mix = check("08.1", scalar_mix)
 # %% [markdown]
 # Change the last three words of a sentence. Which features of the earlier words change?
 
-# %% tags=["nbval-check-output"]
+# %%
 torch.manual_seed(0)
 elmo, sentence = ELMo(n_tokens=50, d_model=16, n_layers=2), torch.arange(4, 13)[None]
 other, lengths = sentence.clone(), torch.tensor([9])
@@ -740,7 +748,11 @@ with torch.no_grad():
         for text in (sentence, other)
     )
 changed = ((before - after).abs() > 0).any(1)[0]  # for each feature
-claim("08.elmo", left=changed[:16].sum(), right=changed[16:].sum())
+left, right = changed[:16].sum(), changed[16:].sum()
+print(f"of the 16 features of each direction change: {left} and {right}")
+
+# %% tags=["guard", "nbval-check-output"]
+claim("08.elmo", left=left, right=right)
 
 # %% [markdown]
 # One half of the features depends on the word and what is to its left, the other half on the word and what is to its right. No
@@ -806,12 +818,14 @@ for (first, second), same in list(zip(rows, follows.tolist(), strict=True))[:4]:
 # %% tags=["nbval-check-output"]
 figures.show_long_trainings(study)
 nats = {name: study.scores(name, "nats") for name in study.names}
+follows = study.scores("next sentence", "follows")
+print(f"new pairs that the head judges right: {min(follows):.1%} to {max(follows):.1%}")
 claim(
     "08.next",
     bert=nats["BERT"],
     random=nats["random neighbours"],
     next=nats["next sentence"],
-    follows=study.scores("next sentence", "follows"),
+    follows=follows,
 )
 
 # %% [markdown]
