@@ -17,7 +17,7 @@ from course_lib.blocks import Sizes
 from course_lib.models import ViT
 from course_lib.training import train
 from course_tools.lectures.lecture_11 import rivals
-from course_tools.lectures.lecture_11.maps import CELL, GRID, SYMBOLS, Maps, draw_maps
+from course_tools.bank.drawn_maps import CELL, GRID, SYMBOLS, Maps, draw_maps
 
 STEPS = 2_400
 LOOKS = (100, 200, 300, 400, 500, 600, 900, 1_200, 1_500, 1_800, 2_100, 2_400)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from course_tools.bank.glyphs import hsv
 from course_tools.notebook.device import device
-from course_tools.notebook.glyphs import hsv
 
 CELL, GRID, N_KINDS = 6, 5, 4
 """Side of a cell in pixels, cells in a row of a picture, and kinds in a picture."""

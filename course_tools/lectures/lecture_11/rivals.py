@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_tools.lectures.lecture_11.maps import CELL, GRID, SYMBOLS
+from course_tools.bank.drawn_maps import CELL, GRID, SYMBOLS
 
 SIDE = GRID * CELL
 

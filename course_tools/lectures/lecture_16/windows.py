@@ -12,8 +12,8 @@ from einops import rearrange
 from torch import Tensor
 
 from course_lib.datasets import photographs
+from course_tools.bank.glyphs import glyphs, hsv
 from course_tools.notebook.device import device
-from course_tools.notebook.glyphs import glyphs, hsv
 
 STAY = "★♥☂✈☎♫⚓♞☀✂"
 NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse", "sun", "scissors")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from course_tools.bank.glyphs import hsv
 from course_tools.lectures.lecture_16 import captions
 from course_tools.lectures.lecture_16.windows import CELL, STAY, Windows, draw_windows
-from course_tools.notebook.glyphs import hsv
 
 
 def test_each_combination_has_a_name_of_its_own_in_each_language():

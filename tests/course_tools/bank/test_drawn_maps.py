@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_11.maps import CELL, Maps, draw_maps, looks_of, mask_hiding
+from course_tools.bank.drawn_maps import CELL, draw_maps
 
 
 def ground_of(cells: torch.Tensor, cell: torch.Tensor) -> torch.Tensor:
@@ -43,23 +43,3 @@ def test_maps_follow_the_seed_and_all_symbols_and_answers_occur():
 def test_unseen_maps_come_from_other_parts_of_the_photographs():
     seen, unseen = (patchify(draw_maps(300, seed=0, unseen=unseen).images, CELL).flatten(0, 1) for unseen in (False, True))
     assert torch.cdist(unseen[:600], seen).min() > 0
-
-
-def test_looks_are_those_of_the_head_that_finds_the_pin():
-    maps = Maps(*[torch.zeros(2)] * 3, pin=torch.tensor([3, 5]), entry=torch.tensor([7, 1]))
-    weights = torch.full((2, 2, 3, 17, 16), 0.01)
-    weights[0, [0, 1], 2, [1 + 7, 1 + 1], [3, 5]] = 0.8  # layer 1, last head: the entry looks at the pin
-    weights[1, [0, 1], :, 0, [7, 2]] = 0.7  # layer 2: the class token looks at the entry of the first map only
-    looks = looks_of(weights, maps)
-    assert (looks.at_pin, looks.at_entry) == (1, 0.5)
-    assert looks.to_pin.shape == looks.of_class.shape == (2, 16)
-    assert looks.to_pin.argmax(1).tolist() == [7, 1]
-    assert looks.of_class.argmax(1).tolist() == [7, 2]
-
-
-def test_a_hidden_cell_is_seen_by_itself_only():
-    seen = mask_hiding(torch.tensor([0, 15]))
-    assert seen.shape == (2, 17, 17)
-    assert seen[0, :, 1].nonzero().flatten().tolist() == [1]
-    assert seen[1, :, 16].nonzero().flatten().tolist() == [16]
-    assert (~seen).sum((1, 2)).tolist() == [16, 16]

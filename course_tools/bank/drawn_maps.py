@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.datasets import photographs
-from course_tools.notebook.device import device
-from course_tools.notebook.glyphs import glyphs, hsv
+from course_tools.bank.glyphs import glyphs, hsv
 
 SYMBOLS = "★♥☂✈☎♫⚓♞"
 NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse")
@@ -31,49 +30,18 @@ class Maps(NamedTuple):
     entry: Tensor
 
 
-class Looks(NamedTuple):
-    """Where a map reader of two layers looks.
-
-    `to_pin` and `of_class` (n, 16): what each cell takes from the pin in layer 1, the class token from each cell in layer 2.
-    `at_pin`, `at_entry`: the share of maps in which the entry looks at the pin most, and the class token at the entry.
-    """
-
-    to_pin: Tensor
-    of_class: Tensor
-    at_pin: Tensor
-    at_entry: Tensor
-
-
-def looks_of(weights: Tensor, maps: Maps) -> Looks:
-    """Find who looks at whom, by the weights (2, n, h, 1 + 16, 16) that two layers put on the cells.
-
-    Layer 1 is that head in which the entry of the pin's colour looks at the pin most often, layer 2 the mean of the heads.
-    """
-    (first, last), each = weights, torch.arange(len(maps.pin))
-    of_entry = first[each, :, 1 + maps.entry]  # (n, h, 16)
-    share = (of_entry.argmax(-1) == maps.pin[:, None]).float().mean(0)  # of each head
-    of_class = last[:, :, 0].mean(1)
-    at_entry = (of_class.argmax(-1) == maps.entry).float().mean()
-    return Looks(first[each, share.argmax(), 1:, maps.pin], of_class, share.max(), at_entry)
-
-
-def mask_hiding(cell: Tensor) -> Tensor:
-    """Make a mask (n, 17, 17) that hides one cell of each map (n,) from all tokens but itself; the class token is the first."""
-    token, each = 1 + cell[:, None, None], torch.arange(1 + GRID * GRID, device=cell.device)
-    return (each != token) | (each[:, None] == token)
-
-
-def draw_maps(n: int, seed: int, unseen: bool = False) -> Maps:
-    """Draw n maps by a seed, on the device of the notebook.
+def draw_maps(n: int, seed: int, unseen: bool = False, device: torch.device | str = "cpu") -> Maps:
+    """Draw n maps by a seed.
 
     Args:
         n: number of maps.
         seed: decides everything that is drawn.
         unseen: use drawings of the symbols and a third of each photograph that no other maps contain.
+        device: where the maps go; they are drawn on the CPU.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = [_draw(min(256, n - start), generator, unseen) for start in range(0, n, 256)]
-    return Maps(*(torch.cat(part).to(device()) for part in zip(*parts, strict=True)))
+    return Maps(*(torch.cat(part).to(device) for part in zip(*parts, strict=True)))
 
 
 def _draw(n: int, generator: torch.Generator, unseen: bool) -> Maps:
