@@ -1,11 +1,10 @@
 """Build tasks that train an image classifier: the data, the queries, and the evidence of mistakes.
 
-The images are the handwritten digits of scikit-learn, 8 × 8 pixels. The returned model is called on held-out digits, whose
-labels are never sent to it; a model that mixes patches, also on digits with replaced or moved patches. Its loss is compared
-with that of the class frequencies, its accuracy with that of the nearest class mean.
+The images are the handwritten digits of scikit-learn, 8 × 8 pixels, or the maps of lecture 11. The returned model is called on
+held-out images, whose labels are never sent to it; a model that mixes patches, also on images with replaced or moved patches.
+Its loss is compared with that of the class frequencies, on digits its accuracy with that of the nearest class mean.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -36,7 +35,8 @@ from course_tools.checks.trained import (
 from course_tools.checks.training_record import Measured
 
 N_CLASSES, N_TRAIN, N_FEW = 10, 1_297, 16
-SIDE, QUADRANT = 8, 4
+SIDE, FINEST = 8, 24
+"""Side of a digit in pixels, and most rows of an image whose pixels are changed one after the other."""
 UNMOVED = 1e-6
 """Largest relative change of a logit that is attributed to rounding."""
 GAIN = 1.0
@@ -62,53 +62,62 @@ def drawn_digits(n_steps: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Trut
         "images": images[learn],
         "held out": asked,
         "n_steps": n_steps,
-        "frequencies": _loss_of_frequencies(labels[learn], labels[held_out]),
+        "frequencies": loss_of_frequencies(labels[learn], labels[held_out]),
         "class means": _accuracy_of_class_means(images[learn], labels[learn], asked, labels[held_out]),
     }
     return images[learn], labels[learn], asked, truth
 
 
 def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
-    """Draw the training digits, and the queries for a model that mixes patches.
-
-    The queries are: held-out images (500, 1, 8, 8) · the last 16 of them · these with their quadrants in another order · these
-    unchanged, then with each patch of 2 × 2 pixels replaced in turn (272, 1, 8, 8) · these with the first quadrant replaced,
-    with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8). The model is probed with the 16 images,
-    and with one image, first as it is and then with 1 added to each of its pixels in turn (65, 1, 8, 8).
-    """
+    """Draw the training digits, and the queries about others for a model that mixes patches."""
     images, labels, asked, truth = drawn_digits(n_steps, draw)
-    few = asked[-N_FEW:]
+    queries, probed = about_patches(asked, draw)
+    return ((images, labels, N_CLASSES, n_steps), queries, (), probed), truth
+
+
+def about_patches(asked: Tensor, draw: Draw) -> tuple[list[Tensor], list[Tensor]]:
+    """Make the queries about held-out images (n, C, S, S) for a model that mixes patches, and what it is probed with.
+
+    The queries are: the images · the last 16 of them · these with their quadrants in another order · these unchanged, then with
+    each of 16 squares replaced in turn (272, C, S, S) · these with the first quadrant replaced, with the last one, and with
+    both (48, C, S, S) · one image (1, C, S, S). The model is probed with the 16 images, and with one image, first as it is and
+    then with 1 added to each of its pixels in turn (1 + S², C, S, S), or to each block of pixels where S is above 24.
+    """
+    few, S = asked[-N_FEW:], asked.shape[-1]
     other = draw.uniform(*few.shape)
     corners = [(0,), (3,), (0, 3)]
-    places = [(row, column) for row in range(0, SIDE, 2) for column in range(0, SIDE, 2)]
+    places = [(row, column) for row in range(0, S, S // 4) for column in range(0, S, S // 4)]
     queries = [
         asked,
         few,
         _joined([_quadrant(few, k) for k in (3, 2, 0, 1)]),
-        torch.cat([few, *(_with_patch(few, other, row, column) for row, column in places)]),
+        torch.cat([few, *(_with_square(few, other, row, column) for row, column in places)]),
         torch.cat([_joined([_quadrant(other if k in new else few, k) for k in range(4)]) for new in corners]),
         few[:1],
     ]
-    pixels = torch.cat([torch.zeros(1, SIDE**2), torch.eye(SIDE**2)]).reshape(-1, 1, SIDE, SIDE)
-    return ((images, labels, N_CLASSES, n_steps), queries, (), [few, few[:1] + pixels]), truth
+    rows = min(S, FINEST)
+    blocks = torch.cat([torch.zeros(1, rows**2), torch.eye(rows**2)]).reshape(-1, 1, rows, rows)
+    return queries, [few, few[:1] + F.interpolate(blocks, scale_factor=S // rows)]
 
 
 def _quadrant(images: Tensor, k: int) -> Tensor:
-    row, column = k // 2 * QUADRANT, k % 2 * QUADRANT
-    return images[..., row : row + QUADRANT, column : column + QUADRANT]
+    half = images.shape[-1] // 2
+    row, column = k // 2 * half, k % 2 * half
+    return images[..., row : row + half, column : column + half]
 
 
 def _joined(quadrants: list[Tensor]) -> Tensor:
     return torch.cat([torch.cat(quadrants[:2], -1), torch.cat(quadrants[2:], -1)], -2)
 
 
-def _with_patch(images: Tensor, other: Tensor, row: int, column: int) -> Tensor:
-    changed = images.clone()
-    changed[..., row : row + 2, column : column + 2] = other[..., row : row + 2, column : column + 2]
+def _with_square(images: Tensor, other: Tensor, row: int, column: int) -> Tensor:
+    changed, side = images.clone(), images.shape[-1] // 4
+    square = (..., slice(row, row + side), slice(column, column + side))
+    changed[square] = other[square]
     return changed
 
 
-def _loss_of_frequencies(labels: Tensor, held_out: Tensor) -> float:
+def loss_of_frequencies(labels: Tensor, held_out: Tensor) -> float:
     """The loss of predicting the class frequencies, in nats."""
     return -(torch.bincount(labels, minlength=N_CLASSES) / len(labels)).log()[held_out].mean().item()
 
@@ -129,28 +138,30 @@ def held_out_accuracy(measured: Measured, truth: Truth) -> float:
     return (measured.outputs[0].argmax(-1) == truth["labels"]).float().mean().item()
 
 
-def fault_of_classes(outputs: Sequence[Tensor], sizes: Sequence[int]) -> str | None:
+def fault_of_classes(
+    outputs: Sequence[Tensor],
+    sizes: Sequence[int],
+    image: tuple[int, int, int] = (1, SIDE, SIDE),
+    n_classes: int = N_CLASSES,
+) -> str | None:
     """Say what is wrong with the logits for batches of these sizes; None if nothing is."""
     for n, output in zip(sizes, outputs, strict=True):
-        if fault := fault_of_logits(output, (n, N_CLASSES), f"images {(n, 1, SIDE, SIDE)}"):
+        if fault := fault_of_logits(output, (n, n_classes), f"images {(n, *image)}"):
             return fault
         if not output.isfinite().all():
             return "Some logits are infinite or NaN."
     return None
 
 
-def _model(measured: Measured, truth: Truth) -> str | None:
-    return fault_of_classes(measured.outputs, (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1))
-
-
 def every_patch(measured: Measured, truth: Truth) -> str | None:
     """Require that every patch influences the logits."""
     n = int((_influences(measured) < UNMOVED).sum())
-    return f"{n} of the 16 patches of 2 × 2 pixels can be replaced without changing the logits." if n else None
+    side = truth["held out"].shape[-1] // 4
+    return f"{n} of the 16 patches of {side} × {side} pixels can be replaced without changing the logits." if n else None
 
 
 def _squares(measured: Measured, truth: Truth) -> str | None:
-    return "The pixels of a token are no square of 2 × 2 or 4 × 4 pixels." if reads_no_squares(measured, truth) else None
+    return "The pixels of a token are no square patch." if reads_no_squares(measured, truth) else None
 
 
 def _order(measured: Measured, truth: Truth) -> str | None:
@@ -167,7 +178,8 @@ def _mixes(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _learns(measured: Measured, truth: Truth) -> str | None:
+def learns(measured: Measured, truth: Truth) -> str | None:
+    """Require a loss that is 1 nat below that of the class frequencies, learned from other images than the held-out ones."""
     if reads_held_out_images(measured, truth):
         return "In training, the model read images that are held out."
     loss, wanted = held_out_loss(measured, truth), truth["frequencies"] - GAIN
@@ -195,7 +207,7 @@ BEATS_CLASS_MEANS = ("On held-out images the accuracy is above that of the neare
 def properties(
     seconds: float,
     most_parameters: int,
-    model: tuple[str, Judge] = ("The model maps images (B, 1, 8, 8) to logits (B, n_classes).", _model),
+    model: tuple[str, Judge],
     mixing: tuple[Property, ...] = MIXES_PATCHES,
     score: tuple[str, Judge] = BEATS_CLASS_MEANS,
 ) -> tuple[Property, ...]:
@@ -204,10 +216,10 @@ def properties(
     `model` is the law and the judge of the form of the results, `score` that of the accuracy; `mixing` has four points.
     """
     return (
-        *sound_training(seconds, most_parameters, model, every(makes_updates, loss_falls(by=FALLS, unless=_learns))),
+        *sound_training(seconds, most_parameters, model, every(makes_updates, loss_falls(by=FALLS, unless=learns))),
         shown("batch", "The logits of an image do not depend on the other images of its batch.", each_alone("images")),
         *mixing,
-        shown("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", _learns),
+        shown("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", learns),
         holds("score", *score, 1, ("learns",)),
     )
 
@@ -219,18 +231,18 @@ def _influences(measured: Measured) -> Tensor:
 
 
 def reads_no_squares(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the values that the attention mixes belong to other groups of pixels than squares of 2 × 2 or 4 × 4 pixels."""
-    values = probe_of(measured, 1).values
-    if len(values) != 1 + SIDE**2:
+    """Evidence: the values that the attention mixes belong to other groups of pixels than squares."""
+    values, rows = probe_of(measured, 1).values, min(truth["held out"].shape[-1], FINEST)
+    if len(values) != 1 + rows**2:
         return False
-    token = (values[1:] - values[0]).abs().sum(-1).argmax(-1).reshape(SIDE, SIDE)
-    return not any(is_cut_into(token, P) for P in (2, 4))
+    token = (values[1:] - values[0]).abs().sum(-1).argmax(-1).reshape(rows, rows)
+    return not any(is_cut_into(token, P) for P in range(2, rows // 2 + 1) if rows % P == 0)
 
 
 def is_cut_into(token: Tensor, P: int) -> bool:
-    """Whether the number of the token of each pixel (8, 8) is the same in each square of P × P pixels, and no two share one."""
+    """Whether the number of the token of each pixel (S, S) is the same in each square of P × P pixels, and no two share one."""
     squares = token.unfold(0, P, P).unfold(1, P, P).flatten(2)
-    return bool((squares == squares[..., :1]).all()) and len(squares[..., 0].unique()) == (SIDE // P) ** 2
+    return bool((squares == squares[..., :1]).all()) and len(squares[..., 0].unique()) == (len(token) // P) ** 2
 
 
 def misses_patches(measured: Measured, truth: Truth) -> bool:
@@ -255,19 +267,22 @@ def adds_up_patches(measured: Measured, truth: Truth) -> bool:
     return bool((both - first - last).abs().max() <= max(1e-5 * change, 1e-6 * float(plain.abs().max())))
 
 
-def learns_a_sum_of_patches(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model predicts more than the frequencies of the classes, and its logits are a sum over patches."""
-    return adds_up_patches(measured, truth) and held_out_loss(measured, truth) < truth["frequencies"] - 0.15
+def is_a_sum_over_patches(measured: Measured, truth: Truth) -> bool:
+    """Evidence: every patch has an influence on the logits, and the same whatever others show."""
+    return adds_up_patches(measured, truth) and every_patch(measured, truth) is None
 
 
 def reads_in_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the model read the training images in the given order, up to their scale."""
     if not all(batch.ndim > 1 for batch in measured.read):
         return False
-    read = [batch.flatten(1).double().sum(1) for batch in measured.read]
-    ink = truth["images"].flatten(1).double().sum(1)
-    n = min(sum(map(len, read)), len(ink))
-    return n > 1 and bool(torch.corrcoef(torch.stack([torch.cat(read)[:n], ink[:n]]))[0, 1] > 0.999)
+    images, pairs, n = truth["images"].flatten(1), [], 0
+    for rows in (batch.flatten(1) for batch in measured.read):
+        known = images[n : n + len(rows), :: max(round(images.shape[1] / rows.shape[1]), 1)]  # the record thins large batches
+        pairs.append(torch.stack([rows[: len(known)].double().mean(1), known.double().mean(1)]))
+        n += len(rows)
+    pairs = torch.cat(pairs, 1) if pairs else torch.zeros(2, 0)
+    return pairs.shape[1] > 1 and bool(torch.corrcoef(pairs)[0, 1] > 0.999)
 
 
 def reads_held_out_images(measured: Measured, truth: Truth) -> bool:
@@ -283,7 +298,7 @@ def _standardised(rows: Tensor) -> Tensor:
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
     """Evidence: the loss is that of an untrained model."""
-    return held_out_loss(measured, truth) > math.log(N_CLASSES) - 0.15
+    return held_out_loss(measured, truth) > truth["frequencies"] - 0.15
 
 
 def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
@@ -295,7 +310,7 @@ def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
     """Evidence: loss or accuracy is worse than required."""
-    return _learns(measured, truth) is not None or _score(measured, truth) is not None
+    return learns(measured, truth) is not None or _score(measured, truth) is not None
 
 
 def submission(small, lr=5e-3, usual=1.0):

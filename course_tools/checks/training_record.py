@@ -24,7 +24,7 @@ MOST_READ = 40
 MOST_INSIDE = 12
 """Number of calls of the returned model that are recorded wherever it was a part of another one."""
 LARGEST_READ = 2**16
-"""Largest input that is recorded, in numbers."""
+"""Largest input that is recorded, in numbers; of a larger batch of images, every k-th number is recorded."""
 MOST_LOSSES = 2000
 
 Query = Tensor | tuple[Tensor, ...]
@@ -173,6 +173,18 @@ def _told(record: "Recorder") -> Iterator[None]:
         event = yield getattr(record, name)(*arguments)
 
 
+def _can_be_kept(data: Tensor) -> bool:
+    """Whether an input is small, or a batch of images (B, C, H, W)."""
+    return data.numel() <= LARGEST_READ or (data.ndim == 4 and data.is_floating_point())
+
+
+def _kept(data: Tensor) -> Tensor:
+    """Copy what is recorded of an input: all, or of each image of a large batch every k-th number, (B, n)."""
+    if data.numel() > LARGEST_READ:
+        data = data.flatten(1)[:, :: -(-data.numel() // LARGEST_READ)]
+    return data.detach().cpu().clone()
+
+
 class Recorder(contextlib.ExitStack):
     """Record the training inside a `with` block by torch's global hooks."""
 
@@ -223,16 +235,16 @@ class Recorder(contextlib.ExitStack):
         first = next((x for x in inputs if isinstance(x, Tensor)), None)
         if first is None or not torch.is_grad_enabled():
             return
-        is_data = first.numel() <= LARGEST_READ and not first.requires_grad and next(module.parameters(), None) is not None
+        is_data = _can_be_kept(first) and not first.requires_grad and next(module.parameters(), None) is not None
         inside = self.read_by.setdefault(module, []) if is_data else None
-        content = first.detach().cpu().clone() if is_data and len(inside) < MOST_INSIDE else None
+        content = _kept(first) if is_data and len(inside) < MOST_INSIDE else None
         if content is not None:
             inside.append(content)
         if self._depth > 1 or len(self.read) >= MOST_READ:
             return
         self.called.update((id(p), p) for p in module.parameters())
         if is_data:
-            self.read.append(first.detach().cpu().clone() if content is None else content)
+            self.read.append(_kept(first) if content is None else content)
 
     def _leave_module(self, module: nn.Module, inputs: tuple, output: object) -> None:
         self._depth -= 1

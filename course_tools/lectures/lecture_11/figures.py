@@ -1,4 +1,4 @@
-"""Figures of lecture 11: patches laid out, maps with their answers, what a model takes from each cell, hard digits."""
+"""Figures of lecture 11: patches laid out, maps with their answers, what a model takes from each cell, hard maps."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,8 +11,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.primitives import patch_grid
-from course_tools.lectures.lecture_11.maps import GRID, NAMES, Maps
-from course_tools.notebook.grey import grey
+from course_tools.bank.drawn_maps import GRID, NAMES, Maps
 from course_tools.notebook.plots import curves, pictures, score_maps
 from course_tools.notebook.show import show
 from course_tools.studies import RecordedStudy
@@ -198,23 +197,23 @@ def show_few_pictures(study: RecordedStudy) -> None:
     show(drawn, alt=f"Accuracy on unseen digits, recorded, mean of {n_seeds} seeds: {said}. {study.cost}.")
 
 
-def show_hardest(images: Tensor, labels: Tensor, probabilities: Tensor, name: str, n: int = 6) -> None:
-    """Show the n images to whose label a classifier gives the smallest probability, with labels and predictions.
+def show_hardest(maps: Maps, probabilities: Tensor, name: str, n: int = 6) -> None:
+    """Show the n maps to whose symbol, that of the pin's colour, a model gives the least probability, and what it says instead.
 
     Args:
-        images: (B, H, W), in 0…1.
-        labels: (B,).
-        probabilities: (B, n_classes).
-        name: of the classifier, such as "your model".
+        maps: the maps.
+        probabilities: what the model says of each, (B, 8).
+        name: of the model, such as "your model".
         n: how many, at most six.
     """
-    predicted, of_label = probabilities.argmax(-1), probabilities.gather(1, labels[:, None])[:, 0]
-    hardest = {
-        f"{number}: label {labels[i]}, predicted {predicted[i]}": grey(images[i])
-        for number, i in enumerate(of_label.argsort()[:n].tolist(), start=1)
-    }
+    right, said, probabilities = maps.colour.cpu(), probabilities.argmax(-1).cpu(), probabilities.cpu()
+    of_right = probabilities.gather(1, right[:, None])[:, 0]
+    panels = {}
+    for number, i in enumerate(of_right.argsort()[:n].tolist(), start=1):
+        wrong = "" if said[i] == right[i] else f", it says {NAMES[said[i]]}"
+        panels[f"{number}: {NAMES[right[i]]} {of_right[i]:.2f}{wrong}"] = maps.images[i].permute(1, 2, 0).cpu().clamp(0, 1)
     show(
-        pictures(hardest),
-        alt=f"The images to whose label {name} gives the smallest probability: {'; '.join(hardest)}. Its accuracy is "
-        f"{(predicted == labels).float().mean():.3f}.",
+        pictures(panels),
+        alt=f"The {len(panels)} maps to whose symbol {name} gives the least probability, with it: {'; '.join(panels)}. It is "
+        f"right about {(said == right).float().mean():.3f} of all {len(right):,} maps.",
     )

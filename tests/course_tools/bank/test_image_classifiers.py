@@ -9,7 +9,8 @@ from torch import nn
 from course_tools.bank import image_classifiers as judged
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.lecture_11 import repair_vit
-from course_tools.bank.lecture_11.repair_vit import SmallViT, quadrants
+from course_tools.bank.lecture_11.repair_vit import LayersSideBySide, PositionsAfterTheEncoder, SmallViT, cells
+from course_tools.bank.lecture_13 import train_mixer
 from course_tools.checks.trained import reads_other_examples
 from course_tools.checks.training_record import measure
 
@@ -18,26 +19,32 @@ EVIDENCE = (
     judged.misses_patches,
     judged.ignores_the_order,
     judged.adds_up_patches,
+    judged.reads_no_squares,
     judged.reads_in_order,
     gives_probabilities,
 )
 
 
 @cache
-def questions():
+def of_maps():
     return repair_vit.exercise.questions(seed=0)
+
+
+@cache
+def of_digits():
+    return train_mixer.exercise.questions(seed=0)
 
 
 def shown(make):
     """The names of what the measurements of a model show that was not trained."""
-    (data, queries, *_), truth = questions()
+    (data, queries, _, probed), truth = of_maps()
     torch.manual_seed(0)
-    measured = measure(lambda *data: make(10).eval(), data, queries)
+    measured = measure(lambda *data: make(8).eval(), data, queries, probed=probed)
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
 
 
 def linear(n_classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 48**2, n_classes))
 
 
 def constant(n_classes):
@@ -60,8 +67,11 @@ def with_probabilities(n_classes):
     [
         (SmallViT, set()),
         (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
-        (partial(SmallViT, cut=repair_vit.patches_across_images), {"reads_other_examples"}),
-        (partial(SmallViT, cut=lambda images: quadrants(images)[:, 1:]), {"misses_patches", "adds_up_patches"}),
+        (partial(SmallViT, cut=repair_vit.patches_across_images), {"reads_other_examples", "reads_no_squares"}),
+        (partial(SmallViT, cut=lambda images: cells(images)[:, 8:]), {"misses_patches", "adds_up_patches", "reads_no_squares"}),
+        (partial(SmallViT, cut=lambda images: images.reshape(len(images), 16, 432)), {"reads_no_squares"}),
+        (LayersSideBySide, set()),
+        (PositionsAfterTheEncoder, {"ignores_the_order"}),
         (constant, {"ignores_the_order", "adds_up_patches"}),
         (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),
         (linear, {"adds_up_patches"}),
@@ -72,16 +82,17 @@ def test_a_model_shows_its_own_mistake_and_no_other(make, names):
     assert shown(make) == names
 
 
-def test_the_images_to_learn_from_are_sorted_and_none_of_them_is_asked_about():
-    ((images, labels, n_classes, n_steps), queries, *_), truth = questions()
-    assert (len(images), n_classes, n_steps) == (1_297, 10, truth["n_steps"])
+@pytest.mark.parametrize(("drawn", "n", "classes"), [(of_digits, 1_297, 10), (of_maps, 3_000, 8)])
+def test_the_images_to_learn_from_are_sorted_and_none_of_them_is_asked_about(drawn, n, classes):
+    ((images, labels, n_classes, n_steps), queries, *_), truth = drawn()
+    assert (len(images), n_classes, n_steps) == (n, classes, truth["n_steps"])
     assert bool((labels.diff() >= 0).all())
     known = {image.numpy().tobytes() for image in images}
     assert not any(image.numpy().tobytes() in known for image in queries[0])
 
 
 def test_the_baselines_are_those_of_their_definition():
-    ((images, labels, _, _), queries, *_), truth = questions()
+    ((images, labels, _, _), queries, *_), truth = of_digits()
     assert truth["frequencies"] == pytest.approx(2.303, abs=0.02)
     nearest = [
         min(range(10), key=lambda k: ((images[labels == k].mean(0) - image) ** 2).sum().item()) for image in queries[0][:100]
@@ -90,14 +101,18 @@ def test_the_baselines_are_those_of_their_definition():
     assert agreed == pytest.approx(truth["class means"], abs=0.06)
 
 
-@pytest.mark.parametrize(("order", "in_order"), [(slice(None), True), (torch.arange(1_296, -1, -1), False)])
-def test_images_read_in_the_given_order_are_recognised_at_any_scale(order, in_order):
-    (data, queries, *_), truth = questions()
+@pytest.mark.parametrize(("order", "in_order"), [(slice(None), True), (torch.arange(2_999, -1, -1), False)])
+@pytest.mark.parametrize(("batch_size", "n_recorded"), [(9, 6_912), (32, 1_728), (400, 161)])
+def test_images_read_in_the_given_order_are_recognised_in_batches_of_any_size(order, in_order, batch_size, n_recorded):
+    """Of a batch of more than nine maps, the record has every k-th number of each."""
+    (data, *_), truth = of_maps()
 
     def train(images, labels, n_classes, n_steps):
         model = linear(n_classes)
-        for batch in (2 * images[order] - 1).split(32):
+        for batch in (2 * images[order] - 1).split(batch_size)[:20]:
             model(batch)
         return model
 
-    assert judged.reads_in_order(measure(train, data, queries), truth) is in_order
+    found = measure(train, data, [])
+    assert found.read[0].flatten(1).shape == (batch_size, n_recorded)
+    assert judged.reads_in_order(found, truth) is in_order

@@ -1,8 +1,9 @@
-"""Patches are drawn in their places, and the hardest images are those whose label is least probable."""
+"""Patches are drawn in their places, and the hardest maps are those whose symbol is least probable."""
 
 import torch
 
 from course_lib.primitives import patchify
+from course_tools.bank.drawn_maps import NAMES, draw_maps
 from course_tools.lectures.lecture_11.figures import (
     laid_out,
     show_answers,
@@ -15,7 +16,6 @@ from course_tools.lectures.lecture_11.figures import (
     show_places,
     show_where,
 )
-from course_tools.lectures.lecture_11.maps import NAMES, draw_maps
 from course_tools.studies.study_record import RecordedRun, RecordedStudy
 
 
@@ -49,11 +49,16 @@ def test_maps_are_shown_with_both_answers(capsys):
     assert f"2: {NAMES[maps.beside[1]]} / {NAMES[maps.colour[1]]}." in capsys.readouterr().out
 
 
-def test_the_hardest_images_come_first(capsys):
-    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]])
-    show_hardest(torch.rand(3, 8, 8), torch.tensor([0, 1, 1]), p, "your model", n=2)
+def test_the_hardest_maps_come_first(capsys):
+    maps, p = draw_maps(3, seed=0), torch.full((3, 8), 0.01)
+    right = maps.colour
+    other = (right + 1) % 8
+    p[range(3), right] = torch.tensor([0.9, 0.4, 0.2])
+    p[2, other[2]] = 0.7
+    show_hardest(maps, p, "your model", n=2)
     text = capsys.readouterr().out
-    assert "1: label 1, predicted 0; 2: label 1, predicted 1. Its accuracy is 0.667." in text
+    assert f"1: {NAMES[right[2]]} 0.20, it says {NAMES[other[2]]}; 2: {NAMES[right[1]]} 0.40. It is right" in text
+    assert "about 0.667 of all 3 maps" in text
 
 
 def test_right_answers_are_those_to_one_question(capsys):
