@@ -380,11 +380,8 @@ claim("09.painter", right=right, by_pixels=most, by_ink=by_ink)
 # Yes. It can learn to be large where query and key are alike. A product θ·φ is one way to compare them, not the only one.</details>
 
 # %%
-study = show_study("09_crowd")
-
 source(rivals.AdditivePainter)
-torch.manual_seed(0)
-additive = learn(rivals.AdditivePainter(), steps=1_200)
+study = show_study("09_crowd")
 
 # %% tags=["nbval-check-output"]
 block = study.scores("non-local block", "right")
@@ -394,7 +391,7 @@ pooled = study.scores("max pooling and a hidden layer", "right")
 later = recorded("09_summary").scores("summary", "right")
 networks = {"block": block, "convolutions": convolutions, "narrow": narrow}
 claim("09.crowd", **networks, pooled=pooled, later=later)
-hidden = share_right(answers(additive), unseen)
+hidden = study.scores("non-local block, a hidden layer over both", "right")
 added = study.scores("non-local block, query and key added", "right")
 keys = study.scores("non-local block, keys alone", "right")
 claim("09.comparison", hidden=hidden, added=added, keys=keys)
