@@ -41,11 +41,11 @@ from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
 from course_lib.metrics import mixer_parameters
 from course_lib.primitives import layer_norm, patchify, unpatchify
 from course_lib.training import batches, train
-from course_tools.lectures.lecture_13 import experiments, figures, rival, rivals
-from course_tools.lectures.lecture_13.puzzles import H, N, P, W, counterparts
-from course_tools.lectures.lecture_13.puzzles import draw_bundle, draw_puzzles
-from course_tools.lectures.lecture_13.puzzles import from_many_crops, on_either_side
-from course_tools.lectures.lecture_13.puzzles import through_bundle
+from course_tools.bank.drawn_puzzles import H, N, P, W, Puzzles, counterparts
+from course_tools.bank.drawn_puzzles import draw_bundle, draw_puzzles
+from course_tools.bank.drawn_puzzles import from_many_crops, on_either_side
+from course_tools.bank.drawn_puzzles import through_bundle
+from course_tools.lectures.lecture_13 import figures, rivals
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import progress, show_study, source
 from course_tools.notebook.authorship import whose
@@ -67,7 +67,8 @@ from course_tools.notebook.layer_costs import multiply_adds
 # %%
 source(draw_puzzles)
 source(through_bundle)
-in_order, unseen_in_order = draw_puzzles(8_192, 0), draw_puzzles(400, 1, unseen=True)
+in_order = draw_puzzles(8_192, 0, device=device())
+unseen_in_order = draw_puzzles(400, 1, unseen=True, device=device())
 order, gain = draw_bundle(0)
 known = through_bundle(in_order, order, gain)
 unseen = through_bundle(unseen_in_order, order, gain)
@@ -340,10 +341,24 @@ torch.manual_seed(0)
 mixer = learn(PuzzleMixer().to(device()), known, lr=1.2e-2)
 figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # Other puzzles are harder: on average, about two of 32 marks are wrong.
 #
-# The control leaves out one thing: token mixing. Everything else stays, with as many updates.
+# Does token mixing do it, or one of the parts around it? A **control** differs from the model in one ingredient only. Write the
+# block of the control: it leaves out token mixing, and everything else stays as it is.
+#
+# | name | shape |
+# | --- | --- |
+# | x, result; tokens, channels, norms | as for `mixer_block`; `tokens` stays unused |
+
+# %% exercise="13.4" difficulty="●○○" minutes=4
+from course_tools.bank.lecture_13.no_token_mixing import no_token_mixing
+
+# %% tags=["nbval-check-output"]
+no_token_mixing = check("13.4", no_token_mixing)
+
+# %% [markdown] tags=["predict"]
+# The control is trained with as many updates.
 #
 # **Predict a number** (within 0.04). What share of its marks is right?
 #
@@ -358,13 +373,7 @@ figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 #
 # Channel mixing has as many weights, but it mixes the numbers of one patch.</details>
 
-
 # %%
-def no_token_mixing(x, tokens, channels, norms):
-    """A Mixer block without its first line."""
-    return x + channel_mixing(layer_norm(x, *norms[1]), *channels)
-
-
 torch.manual_seed(0)
 alone = learn(PuzzleMixer(no_token_mixing).to(device()), known, lr=1.2e-2)
 
@@ -468,11 +477,11 @@ claim("13.vit", **final)
 # | order | (N,), a permutation |
 # | W_1, b_1, W_2, b_2, and the result | as for `token_mixing` |
 
-# %% exercise="13.4" difficulty="●●○" minutes=8
+# %% exercise="13.5" difficulty="●●○" minutes=8
 from course_lib.blocks import reordered_token_mixing
 
 # %% tags=["nbval-check-output"]
-reordered_token_mixing = check("13.4", reordered_token_mixing)
+reordered_token_mixing = check("13.5", reordered_token_mixing)
 
 # %% [markdown] tags=["predict"]
 # So a trained Mixer can be moved to another order that is known, or to images sorted back, without training. (The gains stay with their
@@ -787,11 +796,11 @@ claim("13.either", **sided)
 # | first, first_bias | (d · d_s, 1, H, W), (d · d_s,) |
 # | second, second_bias | (d · N, d_s, 1, 1), (d · N,) |
 
-# %% exercise="13.5" difficulty="●●●" minutes=12
+# %% exercise="13.6" difficulty="●●●" minutes=12
 from course_lib.blocks import token_mixing_kernels
 
 # %% tags=["nbval-check-output"]
-token_mixing_kernels = check("13.5", token_mixing_kernels)
+token_mixing_kernels = check("13.6", token_mixing_kernels)
 
 # %% [markdown]
 # The trained Mixer, computed by four convolutions in each block:
@@ -850,11 +859,11 @@ claim("13.p", gap=gap)
 # | d_model, d_tokens, d_channels | $d$, $d_s$, $d_c$ |
 # | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |
 
-# %% exercise="13.6" difficulty="●○○" minutes=8
+# %% exercise="13.7" difficulty="●○○" minutes=8
 from course_lib.metrics import mixer_parameters
 
 # %% tags=["nbval-check-output"]
-mixer_parameters = check("13.6", mixer_parameters)
+mixer_parameters = check("13.7", mixer_parameters)
 
 # %%
 published = (
@@ -948,105 +957,44 @@ ablated = {"mixer": mixer, "unmixed": unmixed, "linear": linear}
 claim("13.ablated", **{key: accuracy(it, unseen) for key, it in ablated.items()})
 
 # %% [markdown] tags=["try-it"]
-# ## Build it: a control
-#
-# **Build task (25 minutes, 12 points).** On the puzzle, a Mixer without token mixing guesses. Do *digits* need token mixing? A network
-# that processes each patch by itself and takes the mean over the places lacks *two* things: its patches exchange no information,
-# **and** it does not know where a patch is, since its weights are the same at all places. A **control** differs from the model in
-# one ingredient only, and would succeed if that ingredient were unnecessary. Design one: a rival without token mixing that knows
-# the places.
-#
-# Each image has two labels: its digit, and whether a fine grain was added to it (as to half of the images). The grain is
-# visible in every single patch, so it is the **positive control**: if a rival does not even detect the grain, its failure on
-# digits shows nothing about token mixing. The model is a Mixer of one block; the cell below the table counts its parameters.
-#
-# Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the
-# cross-entropy of the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down
-# which accuracies you expect. No points depend on whether the rival wins or loses. The check trains the Mixer as well and, if
-# the comparison is fair, tells you what it shows.
-#
-# | points | what is judged |
-# | --- | --- |
-# | 1 | the rival maps patches (B, 49, 16) to logits (B, 12) |
-# | 1 | it has `n_parameters` parameters, within five percent |
-# | 1 | it is trained as the Mixer is: exactly `n_steps` updates, with batches of 64 drawn from all images |
-# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
-# | 1 | the returned rival gives the same logits for the same images |
-# | 1 | the logits of an image do not depend on the other images of its batch |
-# | 1 | the same information: the logits depend on the upper and the lower half of the patches, and on their order |
-# | 3 | the ingredient is missing: what a patch adds to the logits does not depend on the other patches |
-# | 2 | it could have succeeded: on grain it reaches 0.9 of the Mixer's accuracy |
-#
-# The check tests whether the ingredient is missing without reading your code: replacing two sets of patches must change the
-# logits by the sum of the changes from replacing each set alone. The Mixer fails this test.
-
-# %%
-(patches, answers), _ = rival.examples(0)
-n_parameters = sum(p.numel() for p in rival.OneBlockMixer().parameters())
-print(
-    f"patches {tuple(patches.shape)}; "
-    f"digit and grain of three: {answers[:3].tolist()}; "
-    f"a Mixer of {n_parameters:,} parameters,\n"
-    "trained by 300 updates with batches of 64, Adam at 0.008"
-)
-
-# %% exercise="13.7" difficulty="●●●" minutes=25
-from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
-
-# %% tags=["nbval-check-output"]
-train_mixing_rival = check("13.7", train_mixing_rival)
-
-# %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with three seeds.
-
-# %%
-rival.show_mixing_rival(train_mixing_rival, (0, 1, 2))
-
-# %% [markdown]
-# If the rival is as accurate as the Mixer, or more so, these digits do not need an exchange between patches: it is enough to know
-# *where* a patch is. If the rival is much worse, first ask whether a stronger one without token mixing exists: a claim must hold
-# against the strongest rival. These are centred digits; on photographs, where an object can be anywhere, the result may differ.
-
-# %% [markdown] tags=["try-it"]
 # ## Build it: an MLP-Mixer
 #
-# **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, starting from an empty cell.
-# Define the classes and functions that you need above `train_mixer`, in the same cell. You may use torch's layers and your own
-# functions from above, but not the library's `Mixer`.
+# **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, starting from an empty cell, for
+# puzzles behind other bundles of cables. Define the classes and functions that you need above `train_mixer`, in the same cell. You may use torch's layers and your own functions from above, but not the library's `Mixer`.
 #
-# The check calls `train_mixer(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten digits (8 × 8
-# pixels, sorted by their labels) and `n_steps=500`. It evaluates the returned model on the other 500 digits. The function has
-# at most 60 seconds of processor time; a good solution needs about five seconds.
+# The check plugs in a bundle of its own and calls `train_mixer(images, marks, n_steps)` once, with 3,000 puzzles behind it, their
+# pixels scaled as in `loss_of`, the marks, and `n_steps=300`. It evaluates the returned model on 400 unseen puzzles. The function
+# has at most 60 seconds of processor time; a good solution needs about three seconds.
 #
 # | name | value |
 # | --- | --- |
-# | patches | 2 × 2 pixels: $N = 16$ positions |
-# | $d$, $d_s$, $d_c$, $L$ | 32 channels, hidden widths 32 and 64, two blocks |
+# | patches | 6 × 6 pixels: $N = 32$ positions |
+# | $d$, $d_s$, $d_c$, $L$ | 24 channels, hidden widths 64 and 48, two blocks |
 #
 # To see whether the weights are shared, the check also calls the two networks of your first block. With a second argument,
-# `model(x, tokens)` takes features (B, 16, 32) instead of images. If `tokens` is true, it returns the output of the
+# `model(x, tokens)` takes features (B, 32, 24) instead of images. If `tokens` is true, it returns the output of the
 # token-mixing network for them, otherwise that of the channel-mixing network, in both cases without norm and residual
 # connection. (`tokens` is a tensor: write `if tokens:`, not `if tokens is True:`.)
 #
 # | points | what is judged |
 # | --- | --- |
-# | 1 | the model maps images (B, 1, 8, 8) to logits (B, n_classes), and features to features as described |
-# | 1 | at most `n_steps` updates and at most 12,500 weights |
+# | 1 | the model maps images (B, 3, 24, 48) to logits (B, 32), above 0 for patches that differ, and features to features as described |
+# | 1 | at most `n_steps` updates and at most 17,000 weights |
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during training (or the model has learned without it) |
 # | 1 | the returned model gives the same logits for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
-# | 1 | every patch has an influence on the logits |
+# | 1 | each token is a square patch, and every patch has an influence on the logits |
 # | 1 | token mixing: one network, the same for all channels, processes each channel separately; all positions influence each other, with different weights |
 # | 1 | channel mixing: one network, the same for all positions, processes each position separately; all channels influence each other |
-# | 1 | at least 10,000 weights: two blocks with both networks |
-# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
-# | 1 | accuracy on held-out digits: above that of the nearest class mean (about 0.9) |
+# | 1 | at least 15,000 weights: two blocks with both networks |
+# | 1 | right marks on unseen puzzles: at least 0.82, more than pixel distances give (section 4) |
+# | 1 | it has found which patches belong together: at least 20 of 32 marks change most, besides with their own patch, with its counterpart (section 6) |
 #
-# The formula of exercise 13.6 gives the number of weights of a Mixer of these sizes: compare it with that of your model.
+# The formula of exercise 13.7 gives the number of weights of a Mixer of these sizes: compare it with that of your model.
 
 # %%
-print(f"{mixer_parameters(32, 32, 64, 2, 16, 4, 10):,} parameters")
+print(f"{mixer_parameters(24, 64, 48, 2, 32, 108, 1):,} parameters")
 
 # %% exercise="13.8" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_13.train_mixer import train_mixer
@@ -1055,12 +1003,24 @@ from course_tools.bank.lecture_13.train_mixer import train_mixer
 train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
-# A Mixer learns shuffled images as well as images in order. The next cell trains the Mixer of this task on both, with three seeds.
-# The patches of all digits are shuffled in the same way, and the network is not given the order. With our
-# reference solution, the seed alone changes the accuracy by one or two hundredths.
+# What has *this* Mixer found? Plug in a third bundle, train on puzzles behind it, and measure, as in section 6, which patches the
+# marks depend on. The map on the right is sorted by the true order, which the training never reads.
 
 # %%
-experiments.show_both_orders(train_mixer, (0, 1, 2), f"{whose(train_mixer)} Mixer")
+third = draw_bundle(1)
+puzzles, new = (
+    Puzzles(*(part.cpu() for part in through_bundle(drawn, *third)))
+    for drawn in (in_order, unseen_in_order)
+)
+torch.manual_seed(0)
+own = train_mixer(4 * puzzles.images - 2, puzzles.differs, 300)
+of_own = dependence(own, new.images[:200])
+figures.show_dependence(of_own, third.order)
+paired = of_own.fill_diagonal_(0).argmax(1) == counterparts(third.order)
+print(
+    f"unseen puzzles: {whose(train_mixer)} Mixer has {accuracy(own, new):.3f} right "
+    f"marks, and has found {paired.sum()} of 32 counterparts"
+)
 
 # %% [markdown] tags=["companion"]
 # ## Papers and decks

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_13 import rivals
-from course_tools.lectures.lecture_13.puzzles import Puzzles, draw_bundle, draw_puzzles, on_either_side, through_bundle
+from course_tools.bank.drawn_puzzles import Puzzles, draw_bundle, draw_puzzles, on_either_side, through_bundle
 
 STEPS = 800
 TOLERANCE = {"right marks": 0.03, "curve": 0.3}

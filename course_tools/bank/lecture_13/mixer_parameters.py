@@ -1,4 +1,4 @@
-"""Exercise 13.6, mixer_parameters: what students answer, wrong and right."""
+"""Exercise 13.7, mixer_parameters: what students answer, wrong and right."""
 
 import torch
 
@@ -223,7 +223,7 @@ def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
 
 
 exercise = Exercise(
-    id="13.6",
+    id="13.7",
     extra=True,
     title="The number of parameters of a Mixer",
     reference=mixer_parameters,

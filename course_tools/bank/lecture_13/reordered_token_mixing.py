@@ -1,4 +1,4 @@
-"""Exercise 13.4, reordered_token_mixing: what students answer, wrong and right."""
+"""Exercise 13.5, reordered_token_mixing: what students answer, wrong and right."""
 
 import torch
 
@@ -201,7 +201,7 @@ def _square(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="13.4",
+    id="13.5",
     title="Token mixing of permuted patches",
     reference=reordered_token_mixing,
     results=("W_1", "b_1", "W_2", "b_2"),

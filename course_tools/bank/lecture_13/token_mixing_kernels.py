@@ -1,4 +1,4 @@
-"""Exercise 13.5, token_mixing_kernels: what students answer, wrong and right."""
+"""Exercise 13.6, token_mixing_kernels: what students answer, wrong and right."""
 
 import torch
 from einops import repeat
@@ -199,7 +199,7 @@ def _one_channel(draw: Draw) -> list[Call]:
 
 
 exercise = Exercise(
-    id="13.5",
+    id="13.6",
     extra=True,
     title="Token mixing as a convolution",
     reference=token_mixing_kernels,

@@ -1,7 +1,9 @@
 """Build task 13.8, train_mixer: an MLP-Mixer and its training loop from an empty cell; what students hand in.
 
-The returned model also applies the two networks of its first block to features. What their results depend on is measured from
-outside: token mixing processes each channel by itself and all alike, and reads every position; channel mixing the reverse.
+The model marks the patches of puzzles at the end of a bundle of cables. It also applies the two networks of its first block to
+features. What their results depend on is measured from outside: token mixing processes each channel by itself and all alike,
+and reads every position; channel mixing the reverse. What the marks depend on shows whether the model has found which patches
+belong together.
 """
 
 from functools import partial
@@ -12,24 +14,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import TokenMixing, channel_mixing, mixer_block, token_mixing
-from course_lib.datasets import digits
 from course_lib.models import Mixer
-from course_lib.primitives import patchify
-from course_tools.bank import image_classifiers as classifiers
+from course_lib.primitives import patchify, unpatchify
 from course_tools.bank import training_loops as loops
-from course_tools.bank.image_classifiers import N_FEW, SIDE, SQUARE_PATCHES
+from course_tools.bank.drawn_puzzles import H, N, P, W, counterparts, draw_bundle, draw_puzzles, through_bundle
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
 
-SECONDS, N_STEPS = 60.0, 500
-LEAST_PARAMETERS, MOST_PARAMETERS = 10_000, 12_500
-"""A Mixer of the sizes that are given has 11,338 parameters; 10,700 without biases and gains in its networks and norms."""
-ONE_BLOCK, NO_BLOCK = 6_800, 1_500
+SECONDS, N_STEPS = 60.0, 300
+N_LEARN, N_UNSEEN, N_FEW, N_EXCHANGED = 3_000, 400, 16, 64
+D_MODEL, D_TOKENS, D_CHANNELS, N_BASES = 24, 64, 48, 3
+LEAST_PARAMETERS, MOST_PARAMETERS = 15_000, 17_000
+"""A Mixer of the sizes that are given has 16,017 parameters; 15,416 without any bias or gain."""
+ONE_BLOCK, NO_BLOCK = 9_800, 3_000
 """Fewer parameters than these are those of a single block, and those of embedding, norm and head."""
-N_PATCHES, D_MODEL, N_BASES = 16, 32, 3
+LEARNS, FOUND = 0.82, 20
+"""Right marks, and counterparts of 32. Good solutions reach 0.91 and 27; distances of pixels 0.81, and chance 0.5 and 1."""
+GUESS, BY_HEART = 0.08, 0.15
+"""How far from one half the right marks of a guess are at most, and the loss of puzzles that are known by heart."""
 SOME = 1e-5
 """Influence on a result, relative to the largest, above which it is no rounding."""
 ALIKE = 1e-4
@@ -37,43 +42,43 @@ ALIKE = 1e-4
 
 HINTS = (
     (
-        "Build it in this order, and print shapes after each step: patches (B, 16, 4); features (B, 16, 32) by one linear "
+        "Build it in this order, and print shapes after each step: patches (B, 32, 108); features (B, 32, 24) by one linear "
         "layer; a block, which adds the token mixing of the normed features and then the channel mixing of the normed sum; a "
-        "norm; the mean over the positions (B, 32); logits. Then compare the number of parameters with your formula of 13.6."
+        "norm; one number for each position (B, 32). Then compare the number of parameters with your formula of 13.7."
     ),
     (
-        "`nn.Linear` acts on the last axis of (B, 16, 32), the channels. Token mixing needs the positions there: transpose by "
-        "`x.mT`, apply `Linear(16, 32)`, GELU, `Linear(32, 16)`, and transpose back. The images come sorted by their labels: "
-        "draw each batch at random, `which = torch.randint(len(labels), (32,))`. Adam with a learning rate of 0.005 is a good "
-        "start."
+        "`nn.Linear` acts on the last axis of (B, 32, 24), the channels. Token mixing needs the positions there: transpose by "
+        "`x.mT`, apply `Linear(32, 64)`, GELU, `Linear(64, 32)`, and transpose back. Draw each batch at random, `which = "
+        "torch.randint(len(images), (64,))`. Adam with a learning rate of 0.005 is a good start."
     ),
     (
-        "`F.unfold(images, 2, stride=2).mT` gives the patches. Keep the blocks in an `nn.ModuleList` or `nn.Sequential`, each "
+        "`F.unfold(images, 6, stride=6).mT` gives the patches. Keep the blocks in an `nn.ModuleList` or `nn.Sequential`, each "
         "made by its own call. `def forward(self, x, tokens=None)` begins with `if tokens is not None: return "
-        "self.blocks[0].tokens(x) if tokens else self.blocks[0].channels(x)`. The loop: `F.cross_entropy(model(images[which]), "
-        "labels[which])`, `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`; at the end `return model.eval()`."
+        "self.blocks[0].tokens(x) if tokens else self.blocks[0].channels(x)`. The loop: `F.binary_cross_entropy_with_logits("
+        "model(images[which]), marks[which].float())`, `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`; at the "
+        "end `return model.eval()`."
     ),
 )
 
 
-def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> nn.Module:
-    """Build an MLP-Mixer, train it on images, and return it.
+def train_mixer(images: Tensor, marks: Tensor, n_steps: int) -> nn.Module:
+    """Build an MLP-Mixer, train it on puzzles at the end of a bundle of cables, and return it.
 
-    The model maps images (B, 1, 8, 8) to logits (B, n_classes). It has patches of 2 × 2 pixels, so N = 16 positions, d = 32
-    channels, and two blocks with d_s = 32 and d_c = 64. With a second argument, a tensor that holds True or False, it takes
-    features (B, 16, 32) instead of images and returns the output of one network of its first block, (B, 16, 32), without norm
-    and residual connection: of the token-mixing network for True, of the channel-mixing network for False.
+    The model maps images (B, 3, 24, 48) to logits (B, 32): for each patch, row by row, above 0 where it differs from its
+    counterpart. It has patches of 6 × 6 pixels, so N = 32 positions, d = 24 channels, and two blocks with d_s = 64, d_c = 48.
+    With a second argument, a tensor that holds True or False, it takes features (B, 32, 24) instead of images and returns the
+    output of one network of its first block, (B, 32, 24), without norm and residual connection: of the token-mixing network for
+    True, of the channel-mixing network for False.
 
     Args:
-        images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
-        labels: their classes, (N,), integers below n_classes.
-        n_classes: number of classes.
+        images: the puzzles to learn from, (S, 3, 24, 48), pixels scaled to about -2 to 2, grey is 0.
+        marks: whether each patch differs from its counterpart, (S, 32), bool.
         n_steps: updates that the training may make.
 
     Returns:
         the trained model, ready to predict: asked twice, it gives the same logits.
     """
-    P, N, d_model, d_tokens, d_channels = 2, 16, 32, 32, 64
+    P, N, d_model, d_tokens, d_channels = 6, 32, 24, 64, 48
 
     class Block(nn.Module):
         def __init__(self):
@@ -92,20 +97,20 @@ def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) ->
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embed, self.blocks = nn.Linear(P * P, d_model), nn.Sequential(Block(), Block())
-            self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, n_classes)
+            self.embed, self.blocks = nn.Linear(3 * P * P, d_model), nn.Sequential(Block(), Block())
+            self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, 1)
 
         def forward(self, x, tokens=None):
             if tokens is not None:
                 return self.blocks[0].tokens(x) if tokens else self.blocks[0].channels(x)
             x = self.blocks(self.embed(F.unfold(x, P, stride=P).mT))
-            return self.head(self.norm(x).mean(1))
+            return self.head(self.norm(x)).squeeze(-1)
 
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(n_steps):
-        which = torch.randint(len(labels), (32,))
-        loss = F.cross_entropy(model(images[which]), labels[which])
+        which = torch.randint(len(images), (64,))
+        loss = F.binary_cross_entropy_with_logits(model(images[which]), marks[which].float())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -113,30 +118,58 @@ def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) ->
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
-    """Draw the digits to learn from, and what the model is asked.
+    """Draw a bundle of cables, puzzles at its end to learn from, and what the model is asked.
 
-    The queries are those about images of `image_classifiers.questions`, and features (156, 16, 32) with True and with False:
-    three as they are · three times as large · with their channels in another order · with their positions in another order ·
-    with one position replaced, one after the other · with one channel replaced, one after the other. The model is probed with
-    an image, first as it is and then with 1 added to each of its pixels in turn.
+    The queries are: unseen puzzles (400, 3, 24, 48) · the last 16 of them · 64 of them as they are, then with the patch of each
+    place exchanged for that of another puzzle, (33 · 64, 3, 24, 48) · features (180, 32, 24) with True and with False: three as
+    they are · three times as large · with their channels in another order · with their positions in another order · with one
+    position replaced, one after the other · with one channel replaced, one after the other. The model is probed with an image,
+    first as it is and then with 1 added to the red of each corner of each patch (129, 3, 24, 48).
     """
-    (data, queries, _, (_, pixels)), truth = classifiers.questions(N_STEPS, draw)
-    x, other = draw.normal(2, N_BASES, N_PATCHES, D_MODEL)
-    channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N_PATCHES).argsort()
-    replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N_PATCHES, dtype=torch.bool)]
+    of_known, of_unseen, of_bundle = (int(draw.integers(0, 2**31, 1)) for _ in range(3))
+    drawn = draw_puzzles(N_LEARN, of_known), draw_puzzles(N_UNSEEN, of_unseen, unseen=True)
+    order, gain = draw_bundle(of_bundle)
+    known, unseen = (through_bundle(puzzles, order, gain) for puzzles in drawn)
+    learn, asked = (4 * puzzles.images - 2 for puzzles in (known, unseen))
+    patches = patchify(asked[:N_EXCHANGED], P)
+    exchanged = torch.where(torch.eye(N, dtype=torch.bool)[:, None, :, None], patches.roll(1, 0), patches)
+    exchanged = unpatchify(torch.cat([patches[None], exchanged]).flatten(0, 1), P, H, W)
+    x, other = draw.normal(2, N_BASES, N, D_MODEL)
+    channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N).argsort()
+    replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N, dtype=torch.bool)]
     replaced += [torch.where(where, other, x) for where in torch.eye(D_MODEL, dtype=torch.bool)]
     features = torch.cat([x, 3 * x, x[:, :, channels], x[:, positions], *replaced])
-    queries = [*queries, (features, torch.tensor(True)), (features, torch.tensor(False))]
-    return (data, queries, (), [pixels]), {**truth, "channels": channels, "positions": positions}
+    queries = [asked, asked[-N_FEW:], exchanged, (features, torch.tensor(True)), (features, torch.tensor(False))]
+    truth = {
+        "labels": unseen.differs,
+        "counterparts": counterparts(order),
+        "n_steps": N_STEPS,
+        "channels": channels,
+        "positions": positions,
+    }
+    return ((learn, known.differs, N_STEPS), queries, (), [asked[:1] + _corners()]), truth
+
+
+def _corners() -> Tensor:
+    """No change, and 1 in the red of each corner of each patch, patch by patch, (129, 3, 24, 48)."""
+    found = torch.zeros(1 + 4 * N, 3, H, W)
+    corners = [
+        (row + y, column + x) for row in range(0, H, P) for column in range(0, W, P) for y in (0, P - 1) for x in (0, P - 1)
+    ]
+    for number, (y, x) in enumerate(corners, 1):
+        found[number, 0, y, x] = 1.0
+    return found
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    if fault := classifiers.fault_of_classes(
-        measured.outputs[:6], (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1)
-    ):
-        return fault
-    shape = ((4 + N_PATCHES + D_MODEL) * N_BASES, N_PATCHES, D_MODEL)
-    for output in measured.outputs[6:]:
+    sizes = N_UNSEEN, N_FEW, (1 + N) * N_EXCHANGED
+    for n, output in zip(sizes, measured.outputs[:3], strict=True):
+        if fault := trained.fault_of_logits(output, (n, N), f"images {(n, 3, H, W)}"):
+            return fault
+        if not output.isfinite().all():
+            return "Some logits are infinite or NaN."
+    shape = ((4 + N + D_MODEL) * N_BASES, N, D_MODEL)
+    for output in measured.outputs[3:]:
         if tuple(output.shape) != shape:
             expected = f"For features {shape} and True or False it should return features of the same shape"
             return f"{expected}, not {tuple(output.shape)}. Both come as tensors: write `if tokens:`, not `is True`."
@@ -145,17 +178,58 @@ def _model(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def right_marks(measured: Measured, truth: Truth) -> float:
+    """The share of right marks on unseen puzzles."""
+    return ((measured.outputs[0] > 0) == truth["labels"]).float().mean().item()
+
+
+_learns = trained.at_least(LEARNS, right_marks, "On unseen puzzles the share of right marks", " (half are right by guessing)")
+
+
+def _dependence(measured: Measured) -> Tensor:
+    """How much the mark of each place (second axis) changes with the patch of each place (first), (32, 32)."""
+    plain, *exchanged = measured.outputs[2].double().unflatten(0, (1 + N, -1))
+    return (torch.stack(exchanged) - plain).abs().mean(1)
+
+
+def _finds(measured: Measured, truth: Truth) -> str | None:
+    of_others = _dependence(measured).fill_diagonal_(0.0)
+    n = int((of_others.argmax(0) == truth["counterparts"]).sum())
+    if n >= FOUND:
+        return None
+    return (
+        f"The patches of unseen puzzles were exchanged, one place at a time. Of 32 marks, {n} change most, besides with their "
+        f"own patch, with that of their counterpart; at least {FOUND} are required."
+    )
+
+
+def _every_patch(measured: Measured, truth: Truth) -> str | None:
+    n = int((_influences_of_patches(measured) < SOME).sum())
+    return f"{n} of the 32 patches can be exchanged without changing a logit." if n else None
+
+
+def _influences_of_patches(measured: Measured) -> Tensor:
+    """How much the patch of each place changes any logit, relative to the largest such change, (32,)."""
+    influences = _dependence(measured).amax(1)
+    return influences / influences.max().clamp(min=1e-12)
+
+
+def misses_patches(measured: Measured, truth: Truth) -> bool:
+    """Evidence: some patches have no influence on the logits, others have one."""
+    return bool(_influences_of_patches(measured).min() < SOME) and bool(_dependence(measured).max() > 0)
+
+
 def _network(measured: Measured, tokens: bool) -> tuple[Tensor, ...]:
-    """The output of one network for the features, in the order of the queries, (52, 3, 16, 32)."""
-    return measured.outputs[6 if tokens else 7].double().unflatten(0, (-1, N_BASES))
+    """The output of one network for the features, in the order of the queries, (60, 3, 32, 24)."""
+    return measured.outputs[3 if tokens else 4].double().unflatten(0, (-1, N_BASES))
 
 
 def _influences(measured: Measured, tokens: bool) -> tuple[Tensor, Tensor]:
-    """Which position (first axis) has an influence on the results of which (second), (16, 16); and which channel, (32, 32)."""
+    """Which position (first axis) has an influence on the results of which (second), (32, 32); and which channel, (24, 24)."""
     plain, _, _, _, *replaced = _network(measured, tokens)
     moved = (torch.stack(replaced) - plain).abs().amax(1)
     moved = moved > SOME * moved.max().clamp(min=1e-12)
-    return moved[:N_PATCHES].any(2), moved[N_PATCHES:].any(1)
+    return moved[:N].any(2), moved[N:].any(1)
 
 
 def _reads_others(reads: Tensor) -> bool:
@@ -175,7 +249,7 @@ def _tokens(measured: Measured, truth: Truth) -> str | None:
     if _reads_others(channels):
         return "The token mixing of a channel changes when another channel is replaced. Is there a norm in it?"
     if not positions.all():
-        return f"In token mixing, {int((~positions).sum())} of 256 pairs of positions have no influence on each other."
+        return f"In token mixing, {int((~positions).sum())} of 1,024 pairs of positions have no influence on each other."
     if not _moves_with(measured, truth, True, "channels"):
         return "Token mixing treats the channels differently: in another order they get other results."
     if _moves_with(measured, truth, True, "positions"):
@@ -188,25 +262,25 @@ def _channels(measured: Measured, truth: Truth) -> str | None:
     if _reads_others(positions):
         return "The channel mixing of a position changes when another position is replaced. Is anything transposed?"
     if not channels.all():
-        return f"In channel mixing, {int((~channels).sum())} of 1,024 pairs of channels have no influence on each other."
+        return f"In channel mixing, {int((~channels).sum())} of 576 pairs of channels have no influence on each other."
     if not _moves_with(measured, truth, False, "positions"):
         return "Channel mixing treats the positions differently: in another order they get other results."
     return None
 
 
 def _squares(measured: Measured, truth: Truth) -> str | None:
-    return "The four pixels of a token are no square of 2 × 2 pixels." if reads_no_squares(measured, truth) else None
+    return "The pixels of a token are no square of 6 × 6 pixels." if reads_no_squares(measured, truth) else None
 
 
 def reads_no_squares(measured: Measured, truth: Truth) -> bool:
-    """Evidence: in the features of the first layer each pixel changes one token, and the pixels of a token are no square."""
+    """Evidence: in the features of the first layer a pixel changes one token, and the corners of a patch not the same one."""
     embedded = trained.probe_of(measured).embedded
-    if embedded.shape != (1 + SIDE**2, N_PATCHES * D_MODEL):
+    if embedded.shape != (1 + 4 * N, N * D_MODEL):
         return False
     moved = (embedded[1:] - embedded[0]).abs() > SOME * embedded.abs().max()
-    by_token = (moved.view(-1, N_PATCHES, D_MODEL).any(2), moved.view(-1, D_MODEL, N_PATCHES).any(1))
-    found = [one.int().argmax(1).view(SIDE, SIDE) for one in by_token if bool((one.sum(1) == 1).all())]
-    return bool(found) and not any(classifiers.is_cut_into(token, 2) for token in found)
+    by_token = (moved.view(-1, N, D_MODEL).any(2), moved.view(-1, D_MODEL, N).any(1))
+    found = [one.int().argmax(1).view(N, 4) for one in by_token if bool((one.sum(1) == 1).all())]
+    return bool(found) and not any(bool((token == token[:, :1]).all()) for token in found)
 
 
 def _size(measured: Measured, truth: Truth) -> str | None:
@@ -218,7 +292,9 @@ def _size(measured: Measured, truth: Truth) -> str | None:
 
 
 MIXES_BOTH_WAYS = (
-    trained.shown("patches", SQUARE_PATCHES, trained.every(classifiers.every_patch, _squares)),
+    trained.shown(
+        "patches", "Each token is a square patch, and every patch influences the logits.", trained.every(_every_patch, _squares)
+    ),
     trained.shown("tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens),
     trained.shown("channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels),
     trained.shown("size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size),
@@ -263,9 +339,10 @@ def mixes_as_attention(measured: Measured, truth: Truth) -> bool:
 
 
 def mixes_neighbours(measured: Measured, truth: Truth) -> bool:
-    """Evidence: in token mixing each channel is by itself, and some positions depend on some others only."""
+    """Evidence: in token mixing each channel is by itself, and positions depend on some others only, each on its own ones."""
     positions, channels = _influences(measured, tokens=True)
-    return _reads_others(positions) and not bool(positions.all()) and not _reads_others(channels)
+    some = _reads_others(positions) and not bool(positions.all()) and not _reads_others(channels)
+    return some and not _moves_with(measured, truth, True, "positions")
 
 
 def tokens_unlike(measured: Measured, truth: Truth) -> bool:
@@ -278,13 +355,41 @@ def channels_unlike(measured: Measured, truth: Truth) -> bool:
     return not _reads_others(_influences(measured, False)[0]) and not _moves_with(measured, truth, False, "positions")
 
 
+def mixes_runs(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing, results depend on some other positions only, and on other channels."""
+    positions, channels = _influences(measured, tokens=True)
+    return _reads_others(positions) and not bool(positions.all()) and _reads_others(channels)
+
+
+def guesses(measured: Measured, truth: Truth) -> bool:
+    """Evidence: about half of the marks are right."""
+    return abs(right_marks(measured, truth) - 0.5) < GUESS
+
+
+def gives_probabilities(measured: Measured, truth: Truth) -> bool:
+    """Evidence: all logits are numbers between 0 and 1."""
+    return bool((measured.outputs[0] >= 0).all()) and bool((measured.outputs[0] <= 1).all())
+
+
+def knows_by_heart(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in the last tenth of the training the loss is small; unseen puzzles are judged by a guess, or little better."""
+    last = measured.losses[-max(len(measured.losses) // 10, 1) :]
+    return len(measured.losses) > 0 and bool(last.mean() < BY_HEART) and right_marks(measured, truth) < 0.5 + 2 * GUESS
+
+
+def has_learned_of_other_marks(measured: Measured, truth: Truth) -> bool:
+    """Evidence: many updates moved the weights, the loss did not diverge, and about half of the marks are right."""
+    loss = F.binary_cross_entropy_with_logits(measured.outputs[0].float(), truth["labels"].float())
+    return measured.n_updates >= 50 and measured.moved > 0.05 and bool(loss < 0.9) and guesses(measured, truth)
+
+
 def patches(images):
-    """Cut images into sixteen patches (B, 16, 4)."""
-    return F.unfold(images, 2, stride=2).mT
+    """Cut images into 32 patches (B, 32, 108)."""
+    return F.unfold(images, P, stride=P).mT
 
 
 class Transposed(nn.Module):
-    """A network over the positions of (B, 16, 32), the same for every channel."""
+    """A network over the positions of (B, 32, 24), the same for every channel."""
 
     def __init__(self, network):
         super().__init__()
@@ -294,7 +399,7 @@ class Transposed(nn.Module):
         return self.network(x.mT).mT
 
 
-def over_positions(n=N_PATCHES, d_tokens=32):
+def over_positions(n=N, d_tokens=D_TOKENS):
     """Make the token mixing of n positions."""
     return Transposed(network_of(n, d_tokens))
 
@@ -304,7 +409,7 @@ def network_of(n, d_hidden):
     return nn.Sequential(nn.Linear(n, d_hidden), nn.GELU(), nn.Linear(d_hidden, n))
 
 
-over_channels = partial(network_of, D_MODEL, 64)
+over_channels = partial(network_of, D_MODEL, D_CHANNELS)
 """Make the channel mixing."""
 over_features = partial(nn.LayerNorm, D_MODEL)
 """Make a norm."""
@@ -318,7 +423,6 @@ class SmallMixer(nn.Module):
 
     def __init__(
         self,
-        n_classes,
         cut=patches,
         tokens=over_positions,
         channels=over_channels,
@@ -327,9 +431,9 @@ class SmallMixer(nn.Module):
         dropout=0.0,
     ):
         super().__init__()
-        self.embed, self.dropout, self.cut = nn.Linear(4, D_MODEL), nn.Dropout(dropout), cut
+        self.embed, self.dropout, self.cut = nn.Linear(3 * P * P, D_MODEL), nn.Dropout(dropout), cut
         self.blocks = blocks(lambda: nn.ModuleList([norm(), tokens(), norm(), channels()]))
-        self.norm, self.head = norm(), nn.Linear(D_MODEL, n_classes)
+        self.norm, self.head = norm(), nn.Linear(D_MODEL, 1)
 
     def network(self, x, tokens):
         """Apply a network of the first block."""
@@ -342,17 +446,48 @@ class SmallMixer(nn.Module):
         for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
             x = x + mix_tokens(norm_1(x))
             x = x + mix_channels(norm_2(x))
-        return self.head(self.norm(x).mean(1))
+        return self.head(self.norm(x)).squeeze(-1)
 
 
-DROPOUT = (
-    "Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is "
-    "drawn at each call. Return `model.eval()`."
-)
-submit = classifiers.submission(SmallMixer)
-wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01", **classifiers.WORDS)
-classifiers.loop_mistakes(wrong, says=loops.LOOP | {"dropout_left_on": DROPOUT})
-classifiers.data_mistakes(wrong)
+def loss_of(logits, marks):
+    """The cross-entropy of the marks, in nats."""
+    return F.binary_cross_entropy_with_logits(logits, marks.float())
+
+
+def submit(data, part=1.0, model=SmallMixer, lr=5e-3, shuffled=None, **change):
+    *examples, n_steps = data
+    batch = partial(loops.drawn_examples, shuffled(*examples) if shuffled else examples, 64)
+    return loops.train(model, part * n_steps, batch, loss_of, lr, **change)
+
+
+SAYS = loops.LOOP | {
+    "dropout_left_on": "Asked twice about the same image, your model gives different logits: it is still in training mode, or "
+    "something in it is drawn at each call. Return `model.eval()`.",
+    "one_batch_for_all_updates": "Your model knows the puzzles of its training by heart, and no others: every update reads the "
+    "same few, as where a batch is drawn once, before the loop. Draw other puzzles in each update.",
+}
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01")
+_UNSOUND = trained.fails(_learns)
+wrong.loop_mistakes(_UNSOUND, guesses, SAYS, part=0.5, same=knows_by_heart)
+
+
+class _Sigmoided(loops.Softmaxed):
+    def forward(self, x, *more):
+        found = self.model(x, *more)
+        return found if more else found.sigmoid()
+
+
+@wrong(proof=trained.both(gives_probabilities, _UNSOUND))
+def probabilities_for_logits(*data):
+    """Your model returns numbers between 0 and 1: probabilities. Logits are above 0 where a patch differs, and below 0 where it
+    does not. Leave out the sigmoid: `F.binary_cross_entropy_with_logits` takes it itself."""
+    return submit(data, 0.5, wrap=_Sigmoided)
+
+
+@wrong(proof=trained.makes_too_many_updates)
+def epochs_for_updates(*data):
+    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all puzzles makes many."""
+    return submit(data, 1.08)
 
 
 class _OwnNetworks(nn.Module):
@@ -368,7 +503,7 @@ class _OwnNetworks(nn.Module):
         return torch.einsum("bmh,mhn->bnm", hidden, self.down)
 
 
-@wrong(proof=trained.both(trained.reads_other_examples, classifiers.has_learned_nothing))
+@wrong(proof=trained.both(trained.reads_other_examples, guesses))
 def patches_of_other_images(*data):
     """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
     several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
@@ -385,19 +520,19 @@ class NormOverTheBatch(nn.Module):
         return F.layer_norm(x - x.mean(0), (D_MODEL,))
 
 
-@wrong(proof=classifiers.misses_patches)
+@wrong(proof=misses_patches)
 def stride_left_out(*data):
-    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
-    next to each other make sixteen; put them back together to see whether they make up the whole image."""
-    return submit(data, 0.5, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
+    """Your model does not read some parts of an image: what is there can be exchanged and no logit changes. Patches of 6 × 6
+    next to each other make 32; put them back together to see whether they make up the whole image."""
+    return submit(data, 0.5, cut=lambda images: F.unfold(images, P)[..., :N].mT)
 
 
-@wrong.detail(proof=reads_no_squares)
+@wrong(proof=reads_no_squares)
 def strips_for_patches(*data):
-    """Your tokens are no squares of 2 × 2 pixels: each holds four pixels that follow each other in memory, as in a row. A
-    `reshape` of the image cuts it so. Split both sides, (B, 4, 2, 4, 2), and bring the two axes of size 2 together by
-    `permute`, or use `patchify`, `rearrange` or `F.unfold`."""
-    return submit(data, 0.5, cut=lambda images: images.reshape(-1, 16, 4))
+    """Your tokens are no squares of 6 × 6 pixels: each holds numbers that follow each other in memory, as in a row. A `reshape`
+    of the image cuts it so. Split both sides, (B, 3, 4, 6, 8, 6), and bring the two axes of size 6 together by `permute`, or
+    use `patchify`, `rearrange` or `F.unfold`."""
+    return submit(data, 0.5, cut=lambda images: images.reshape(-1, N, 3 * P * P))
 
 
 @wrong.change("model", networks_are_exchanged)
@@ -419,29 +554,35 @@ class WithTheNorm(SmallMixer):
 
 
 def patches_across_images(images):
-    """Cut images into (B, 16, 4) by a reshape that takes the patches of one image for those of several."""
-    squares = images.unfold(2, 2, 2).unfold(3, 2, 2)
-    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 16, 4)
+    """Cut images into (B, 32, 108) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, P, P).unfold(3, P, P)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), N, 3 * P * P)
 
 
-class _Reshaped(Transposed):
+class Reshaped(Transposed):
     def forward(self, x):
-        return self.network(x.reshape(-1, D_MODEL, N_PATCHES)).reshape(x.shape)
+        return self.network(x.reshape(-1, D_MODEL, N)).reshape(x.shape)
+
+
+@wrong(proof=mixes_runs)
+def reshape_for_a_transpose(*data):
+    """In your token mixing a result depends on some other positions only, and on other channels. `reshape` and `view` keep the
+    order of the numbers in memory and transpose nothing: exchange the two axes by `x.mT` before and after the network."""
+    return submit(data, 0.5, tokens=lambda: Reshaped(network_of(N, D_TOKENS)))
 
 
 @wrong(proof=mixes_no_tokens)
-def reshape_for_a_transpose(*data):
+def not_transposed(*data):
     """Your token mixing mixes no tokens: no position of its result depends on another position. `nn.Linear` acts on the last
-    axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network; `reshape` and
-    `view` keep the order of the numbers in memory and transpose nothing."""
-    return submit(data, 0.5, tokens=lambda: _Reshaped(network_of(16, 32)))
+    axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network."""
+    return submit(data, 0.5, tokens=over_channels)
 
 
 @wrong(proof=mixes_no_channels)
 def both_transposed(*data):
     """Your channel mixing mixes no channels: no channel of its result depends on another channel. `nn.Linear` acts on the last
     axis of (B, N, d), the channels, so nothing is transposed here."""
-    return submit(data, 0.5, channels=partial(over_positions, d_tokens=128))
+    return submit(data, 0.5, channels=over_positions)
 
 
 @wrong.change("tokens", mixes_as_a_mean, part=0.5)
@@ -478,7 +619,7 @@ class ConvolutionForTokenMixing(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.up, self.down = nn.Conv1d(1, 32, 3, padding=1), nn.Conv1d(32, 1, 3, padding=1)
+        self.up, self.down = nn.Conv1d(1, 16, 3, padding=1), nn.Conv1d(16, 1, 3, padding=1)
 
     def forward(self, x):
         rows = x.mT.flatten(0, 1)[:, None]
@@ -490,7 +631,7 @@ def own_network_for_each_channel(*data):
     """Your token mixing treats the channels differently: two channels with the same numbers get different results. Either each
     channel has a network of its own, or something that each channel has of its own, such as a scale, is part of it. All
     channels share one network."""
-    return submit(data, 0.5, tokens=lambda: _OwnNetworks(16, 32, 8))
+    return submit(data, 0.5, tokens=lambda: _OwnNetworks(N, D_MODEL, 8))
 
 
 @wrong(proof=channels_unlike)
@@ -498,7 +639,7 @@ def own_network_for_each_position(*data):
     """Your channel mixing treats the positions differently: two positions with the same features get different results. Either
     each position has a network of its own, or something that each position has of its own is part of it. All positions share
     one network."""
-    return submit(data, 0.5, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
+    return submit(data, 0.5, channels=lambda: Transposed(_OwnNetworks(D_MODEL, N, 8)))
 
 
 @wrong.change("model", trained.weights_without_gradient)
@@ -514,7 +655,7 @@ class EmbeddingsCutOff(SmallMixer):
         for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
             x = x + mix_tokens(norm_1(x.detach()))
             x = x + mix_channels(norm_2(x)).detach()
-        return self.head(self.norm(x).mean(1))
+        return self.head(self.norm(x)).squeeze(-1)
 
 
 @wrong(suspicion=lambda measured, truth: 0 < measured.n_parameters <= NO_BLOCK)
@@ -531,10 +672,17 @@ def the_same_block_twice(*data):
     return submit(data, blocks=lambda make: nn.ModuleList([make()] * 2))
 
 
+@wrong.change("shuffled", suspicion=has_learned_of_other_marks, part=0.5)
+def marks_of_other_puzzles(images, marks):
+    """The model is trained in a sound way and still guesses, as if the marks did not belong to the images. Do you take
+    `images[which]` and `marks[which]` with the same `which`? Print a batch."""
+    return images[torch.randperm(len(images))], marks[torch.randperm(len(marks))]
+
+
 @right
-def with_convolutions(images, labels, n_classes, n_steps):
-    """All layers are convolutions: of 2 × 2 for the patches, of width 1 over (B, positions, channels) for token mixing;
-    dropout, AdamW with one cycle on shuffled epochs."""
+def with_convolutions(images, marks, n_steps):
+    """All layers are convolutions: of 6 × 6 for the patches, of width 1 over (B, positions, channels) for token mixing;
+    dropout, AdamW with one cycle on shuffled epochs of small batches."""
 
     def convolutions(n, d_hidden):
         return nn.Sequential(nn.Conv1d(n, d_hidden, 1), nn.GELU(), nn.Dropout(0.02), nn.Conv1d(d_hidden, n, 1))
@@ -542,11 +690,11 @@ def with_convolutions(images, labels, n_classes, n_steps):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embed = nn.Conv2d(1, 32, 2, stride=2)
-            self.over_positions = nn.ModuleList(convolutions(16, 32) for _ in range(2))
-            self.over_channels = nn.ModuleList(convolutions(32, 64) for _ in range(2))
-            self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(5))
-            self.head = nn.Linear(32, n_classes)
+            self.embed = nn.Conv2d(3, 24, 6, stride=6)
+            self.over_positions = nn.ModuleList(convolutions(32, 64) for _ in range(2))
+            self.over_channels = nn.ModuleList(convolutions(24, 48) for _ in range(2))
+            self.norms = nn.ModuleList(nn.LayerNorm(24) for _ in range(5))
+            self.head = nn.Conv1d(24, 1, 1)
 
         def forward(self, pictures, of_tokens=None):
             if of_tokens is not None and bool(of_tokens):
@@ -557,14 +705,14 @@ def with_convolutions(images, labels, n_classes, n_steps):
             for i in range(2):
                 x = x + self.over_positions[i](self.norms[2 * i](x))
                 x = x + self.over_channels[i](self.norms[2 * i + 1](x).transpose(1, 2)).transpose(1, 2)
-            return self.head(self.norms[4](x).mean(dim=1))
+            return self.head(self.norms[4](x).transpose(1, 2)).flatten(1)
 
-    model, criterion = Model(), nn.CrossEntropyLoss()
+    model, criterion = Model(), nn.BCEWithLogitsLoss()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=n_steps)
-    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
+    for pictures, differs in loops.epochs((images, marks.float()), n_steps, 32, drop_last=True):
         optimizer.zero_grad()
-        criterion(model(pictures), targets).backward()
+        criterion(model(pictures), differs).backward()
         optimizer.step()
         schedule.step()
     model.eval()
@@ -572,16 +720,16 @@ def with_convolutions(images, labels, n_classes, n_steps):
 
 
 @right
-def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
+def with_the_functions_of_the_lecture(images, marks, n_steps):
     """`mixer_block` with weights in parameter lists, a head that starts at 0, and Adam by hand on gradients from autograd."""
 
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.embed, self.head = self.linear(4, 32), self.linear(32, n_classes, scale=0.0)
-            self.tokens = nn.ModuleList(self.linear(16, 32, 16) for _ in range(2))
-            self.channels = nn.ModuleList(self.linear(32, 64, 32) for _ in range(2))
-            self.norms = nn.ParameterList(nn.Parameter(torch.full((32,), 1.0 - i % 2)) for i in range(10))
+            self.embed, self.head = self.linear(108, 24), self.linear(24, 1, scale=0.0)
+            self.tokens = nn.ModuleList(self.linear(32, 64, 32) for _ in range(2))
+            self.channels = nn.ModuleList(self.linear(24, 48, 24) for _ in range(2))
+            self.norms = nn.ParameterList(nn.Parameter(torch.full((24,), 1.0 - i % 2)) for i in range(10))
 
         def linear(self, *widths, scale=1.0):
             weights = nn.ParameterList()
@@ -592,22 +740,56 @@ def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
         def forward(self, x, tokens=None):
             if tokens is not None:
                 return token_mixing(x, *self.tokens[0]) if tokens else channel_mixing(x, *self.channels[0])
-            x = F.linear(patchify(x, 2), *self.embed)
+            x = F.linear(patchify(x, 6), *self.embed)
             gains = list(zip(self.norms[::2], self.norms[1::2], strict=True))
             x = mixer_block(x, tuple(self.tokens[0]), tuple(self.channels[0]), (gains[0], gains[1]))
             x = mixer_block(x, tuple(self.tokens[1]), tuple(self.channels[1]), (gains[2], gains[3]))
-            return F.linear(F.layer_norm(x, (32,), *gains[4]).mean(1), *self.head)
+            return F.linear(F.layer_norm(x, (24,), *gains[4]), *self.head)[..., 0]
 
     model = Model()
-    weights = list(model.parameters())
-    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
-    for step in range(1, n_steps + 1):
-        which = torch.randint(len(labels), (48,))
-        loss = -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
-        for w, m, v, gradient in zip(weights, first, second, torch.autograd.grad(loss, weights), strict=True):
-            m.mul_(0.9).add_(gradient, alpha=0.1)
-            v.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
-            w.data -= 5e-3 * (m / (1 - 0.9**step)) / ((v / (1 - 0.99**step)).sqrt() + 1e-8)
+
+    def error():
+        which = torch.randint(len(images), (48,))
+        sign = 1.0 - 2.0 * marks[which]
+        return F.softplus(sign * model(images[which])).mean()
+
+    loops.adam_by_hand(list(model.parameters()), n_steps, error, 3e-3)
+    return model.eval()
+
+
+@right
+def with_squares_of_errors(images, marks, n_steps):
+    """Networks with ReLU and without biases, the squared distance from 1 and -1 in place of a cross-entropy, RMSprop."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.norms = nn.Linear(108, 24), nn.ModuleList(nn.LayerNorm(24) for _ in range(5))
+            sizes = [(32, 64), (24, 48)] * 2
+            self.up = nn.ModuleList(nn.Linear(n, hidden, bias=False) for n, hidden in sizes)
+            self.down = nn.ModuleList(nn.Linear(hidden, n, bias=False) for n, hidden in sizes)
+            self.say = nn.Parameter(torch.zeros(24))
+
+        def network(self, i, x):
+            x = x.transpose(1, 2) if i % 2 == 0 else x
+            x = self.down[i](self.up[i](x).relu())
+            return x.transpose(1, 2) if i % 2 == 0 else x
+
+        def forward(self, x, tokens=None):
+            if tokens is not None:
+                return self.network(0 if tokens else 1, x)
+            x = x.reshape(-1, 3, 4, 6, 8, 6).permute(0, 2, 4, 1, 3, 5).reshape(-1, 32, 108)
+            x = self.embed(x)
+            for i in range(4):
+                x = x + self.network(i, self.norms[i](x))
+            return self.norms[4](x) @ self.say
+
+    model, wanted = Model(), 2.0 * marks - 1.0
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
+    for which in torch.randint(len(images), (n_steps, 100)):
+        optimizer.zero_grad()
+        F.mse_loss(model(images[which]), wanted[which]).backward()
+        optimizer.step()
     return model.eval()
 
 
@@ -616,22 +798,33 @@ exercise = Exercise(
     extra=True,
     title="An MLP-Mixer and its training loop",
     reference=train_mixer,
-    properties=classifiers.properties(
-        SECONDS,
-        MOST_PARAMETERS,
-        model=(
-            "The model maps images (B, 1, 8, 8) to logits (B, n_classes), and features with True or False to features.",
-            _model,
+    properties=(
+        *trained.sound_training(
+            SECONDS,
+            MOST_PARAMETERS,
+            ("The model maps images (B, 3, 24, 48) to logits (B, 32), and features with True or False to features.", _model),
+            trained.every(trained.makes_updates, trained.loss_falls(by=0.1, unless=_learns)),
         ),
-        mixing=MIXES_BOTH_WAYS,
+        trained.shown(
+            "batch", "The logits of an image do not depend on the other images of its batch.", trained.each_alone("images")
+        ),
+        *MIXES_BOTH_WAYS,
+        trained.shown("learns", f"On unseen puzzles at least {LEARNS} of the marks are right.", _learns),
+        trained.holds(
+            "finds",
+            f"At least {FOUND} of 32 marks depend, besides on their own patch, on the counterpart.",
+            _finds,
+            1,
+            ("learns",),
+        ),
     ),
     wrong=wrong,
     right=right,
     hints=HINTS,
     forbids={
-        Mixer: "write the model yourself: patches, blocks, norm, mean, head.",
+        Mixer: "write the model yourself: patches, blocks, norm, head.",
         TokenMixing: "write the module yourself; your functions from above may be used.",
-        digits: "learn from the images that you are given.",
+        draw_puzzles: "learn from the puzzles that you are given.",
     },
     training=Training(questions, SECONDS),
 )

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_13.puzzles import GRID, P, Puzzles, counterparts
+from course_tools.bank.drawn_puzzles import GRID, P, Puzzles, counterparts
 from course_tools.notebook.legible import to_array
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show

@@ -11,7 +11,7 @@ from course_lib.attention import AnyMechanism, MultiHead
 from course_lib.blocks import Block, FeedForward, SelfAttention, Stack, TokenMixing, pre_norm
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_13.puzzles import GRID, H, N, P, Puzzles, W
+from course_tools.bank.drawn_puzzles import GRID, H, N, P, Puzzles, W
 
 WIDTH, LAYERS = 32, 2
 """Channels of a patch, and blocks, of the Mixer and of the Vision Transformer."""

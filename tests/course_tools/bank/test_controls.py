@@ -8,7 +8,7 @@ from course_tools.bank.controls import ClaimScores, cannot_succeed, conclusion, 
 from course_tools.checks.training_record import Measured
 from tests.course_tools.judged import examination, judged, misconception, outcomes
 
-CONTROLS = ["04.7", "09.7", "13.7"]
+CONTROLS = ["04.7", "09.7"]
 
 
 @pytest.fixture(params=CONTROLS, ids=[f"{id}-control" for id in CONTROLS])

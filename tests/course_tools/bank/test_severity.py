@@ -58,7 +58,7 @@ RANKED = {
         multiplies_with_each_place forgets_the_work_of_the_places gives_both_all_features ignores_the_stride
         counts_every_operation
     """,
-    "13.4": """
+    "13.5": """
         changes_nothing turns_the_places_round reorders_the_hidden_units applies_the_order_twice
         reorders_only_the_output_side uses_the_inverse inverts_only_the_input_side reorders_the_inner_bias
         forgets_the_outer_bias overwrites_the_weights

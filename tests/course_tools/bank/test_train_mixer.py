@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.primitives import patchify
+from course_tools.bank.drawn_puzzles import N, P
 from course_tools.bank.lecture_13 import train_mixer as judged
-from course_tools.bank.lecture_13.train_mixer import SmallMixer, Transposed, network_of, over_channels, over_positions
+from course_tools.bank.lecture_13.train_mixer import D_MODEL, SmallMixer, Transposed, network_of, over_channels, over_positions
 from course_tools.checks.training_record import measure
 
 EVIDENCE = (
@@ -18,6 +20,7 @@ EVIDENCE = (
     judged.mixes_as_a_mean,
     judged.mixes_as_attention,
     judged.mixes_neighbours,
+    judged.mixes_runs,
     judged.tokens_unlike,
     judged.channels_unlike,
 )
@@ -29,11 +32,16 @@ def questions():
     return judged.exercise.questions(seed=0)
 
 
+def asked(make):
+    """What is measured of a model that was not trained."""
+    (data, queries, *_), _ = questions()
+    torch.manual_seed(0)
+    return measure(lambda *data: make().eval(), data, queries)
+
+
 def shown(make):
     """The names of what the measurements of a model show that was not trained."""
-    (data, queries, *_), truth = questions()
-    torch.manual_seed(0)
-    measured = measure(lambda *data: make(10).eval(), data, queries)
+    measured, (_, truth) = asked(make), questions()
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
 
 
@@ -45,7 +53,7 @@ class MaximumOfPositions(nn.Module):
 class Flat(nn.Module):
     def __init__(self):
         super().__init__()
-        self.network = network_of(16 * 32, 8)
+        self.network = network_of(N * D_MODEL, 8)
 
     def forward(self, x):
         return self.network(x.flatten(1)).view_as(x)
@@ -61,7 +69,7 @@ class Scaled(nn.Module):
 
 
 def with_the_residual():
-    network = network_of(16, 32)
+    network = network_of(N, 8)
     return Transposed(lambda x: x + network(x))
 
 
@@ -73,15 +81,41 @@ def with_the_residual():
         (partial(SmallMixer, tokens=partial(over_positions, d_tokens=3)), set()),
         (partial(SmallMixer, tokens=Flat), set()),
         (partial(SmallMixer, tokens=over_channels), {"mixes_no_tokens"}),
+        (partial(SmallMixer, tokens=lambda: judged.Reshaped(network_of(N, 8))), {"mixes_runs"}),
         (partial(SmallMixer, channels=over_positions), {"mixes_no_channels"}),
         (partial(SmallMixer, tokens=over_channels, channels=over_positions), EXCHANGED),
         (partial(SmallMixer, tokens=MaximumOfPositions), {"mixes_as_a_mean"}),
         (partial(SmallMixer, tokens=judged.AttentionForTokenMixing), {"mixes_as_attention"}),
         (partial(SmallMixer, tokens=judged.ConvolutionForTokenMixing), {"mixes_neighbours"}),
-        (partial(SmallMixer, tokens=lambda: Scaled(over_positions(), 32)), {"tokens_unlike"}),
-        (partial(SmallMixer, channels=lambda: Scaled(over_channels(), (16, 1))), {"channels_unlike"}),
-        (partial(SmallMixer, channels=lambda: nn.Sequential(nn.LayerNorm(32), over_channels())), {"norm_is_in_the_network"}),
+        (partial(SmallMixer, tokens=lambda: Scaled(over_positions(), D_MODEL)), {"tokens_unlike"}),
+        (partial(SmallMixer, channels=lambda: Scaled(over_channels(), (N, 1))), {"channels_unlike"}),
+        (
+            partial(SmallMixer, channels=lambda: nn.Sequential(nn.LayerNorm(D_MODEL), over_channels())),
+            {"norm_is_in_the_network"},
+        ),
     ],
 )
 def test_a_network_shows_its_own_mistake(make, names):
     assert shown(make) == names
+
+
+class Pairs(nn.Module):
+    """The mark of a place depends on its patch and, half as much, on that of another place."""
+
+    def __init__(self, others):
+        super().__init__()
+        self.others = others
+
+    def forward(self, x, tokens=None):
+        if tokens is not None:
+            return x
+        size = patchify(x, P).abs().sum(-1)
+        return size + size[:, self.others] / 2
+
+
+def test_counterparts_are_found_where_they_change_a_mark_most():
+    _, truth = questions()
+    found = truth["counterparts"]
+    assert judged._finds(asked(lambda: Pairs(found)), truth) is None
+    nine_wrong = torch.cat([found[:9].roll(1), found[9:]])
+    assert "Of 32 marks, 23 change most" in judged._finds(asked(lambda: Pairs(nine_wrong)), truth)

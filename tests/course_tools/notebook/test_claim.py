@@ -197,7 +197,7 @@ def test_nbval_compares_id_sign_and_bounds_of_a_claim_and_not_its_values(capsys)
 
 
 def test_nbval_compares_no_conclusion_of_a_control():
-    claimed = exercise("13.7").training.conclusion.args[0]
+    claimed = exercise("09.7").training.conclusion.args[0]
     outputs = []
     for rival in (0.5, 0.9):
         scored = claimed._replace(score=lambda measured, truth, rival=rival: ClaimScores(rival, 1.0))

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_tools.bank.drawn_puzzles import N, counterparts, draw_puzzles, through_bundle
 from course_tools.lectures.lecture_13 import figures
 from course_tools.lectures.lecture_13.figures import (
     laid_out,
@@ -11,7 +12,6 @@ from course_tools.lectures.lecture_13.figures import (
     show_puzzle,
     show_rows,
 )
-from course_tools.lectures.lecture_13.puzzles import N, counterparts, draw_puzzles, through_bundle
 
 ORDER = torch.randperm(N, generator=torch.Generator().manual_seed(0))
 

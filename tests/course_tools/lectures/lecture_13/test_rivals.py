@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from course_lib.primitives import patchify, unpatchify
-from course_tools.lectures.lecture_13 import rivals
-from course_tools.lectures.lecture_13.puzzles import (
+from course_tools.bank.drawn_puzzles import (
     GRID,
     H,
     N,
@@ -17,6 +16,7 @@ from course_tools.lectures.lecture_13.puzzles import (
     draw_puzzles,
     through_bundle,
 )
+from course_tools.lectures.lecture_13 import rivals
 
 BUNDLE = draw_bundle(0)
 

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_13.puzzles import (
+from course_tools.bank.drawn_puzzles import (
     GRID,
     N,
     P,

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from course_lib.datasets import photographs
 from course_lib.primitives import patchify, unpatchify
-from course_tools.notebook.device import device
 
 P, GRID = 6, 4
 """Side of a patch in pixels, and patches in a row of a copy."""
@@ -26,8 +25,8 @@ class Puzzles(NamedTuple):
     differs: Tensor
 
 
-def draw_puzzles(n: int, seed: int, unseen: bool = False) -> Puzzles:
-    """Draw n puzzles by a seed, on the device of the notebook.
+def draw_puzzles(n: int, seed: int, unseen: bool = False, device: torch.device | str = "cpu") -> Puzzles:
+    """Draw n puzzles by a seed.
 
     Each patch of the right copy is replaced with probability one half by one of another crop. All pixels get noise of 0.05.
 
@@ -35,6 +34,7 @@ def draw_puzzles(n: int, seed: int, unseen: bool = False) -> Puzzles:
         n: number of puzzles.
         seed: decides everything that is drawn.
         unseen: use a third of each photograph that no other puzzles contain.
+        device: where the puzzles go; they are drawn on the CPU.
     """
     generator = torch.Generator().manual_seed(seed)
     copy, other = _crops(n, generator, unseen), _crops(n, generator, unseen)
@@ -43,7 +43,7 @@ def draw_puzzles(n: int, seed: int, unseen: bool = False) -> Puzzles:
     patches = _beside(copy, torch.where(differs[..., None], other, copy))
     patches = patches + 0.05 * torch.randn(patches.shape, generator=generator)
     marks = _beside(differs[..., None], differs[..., None]).squeeze(-1)
-    return Puzzles(unpatchify(patches, P, H, W).to(device()), marks.to(device()))
+    return Puzzles(unpatchify(patches, P, H, W).to(device), marks.to(device))
 
 
 class Bundle(NamedTuple):
