@@ -1,21 +1,18 @@
 """The site's page of rivals: each mechanism compared with its obvious rivals and controls, and answers to objections.
 
-The rows are in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
-the records of the studies.
+The rows are in docs/rivals.toml, without numbers: these come from the claims of the executed solutions and from the records of
+the studies.
 """
 
-import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
 
-import nbformat
-
 from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
-from course_tools.publishing.sections import MadeClaims, anchor, headings
+from course_tools.publishing.sections import MadeClaims
 from course_tools.studies.study_record import read, record_path
 
 ROWS = "docs/rivals.toml"
@@ -39,7 +36,7 @@ The first objections of a critical reader, and what was measured about each.
 
 @dataclass(frozen=True)
 class _Value:
-    """A measured number, or one for each seed of a study or figure, and the link to where it is measured."""
+    """A measured number, or one for each seed, and the link to where it is measured."""
 
     runs: tuple[float, ...]
     source: str
@@ -63,41 +60,23 @@ class _Measured:
     def claims(self) -> MadeClaims:
         return MadeClaims(list(self.lectures.values()))
 
-    def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
-        """Find a value of a claim by "id" or "id:name", of a study by its name, setting and score, or of a figure."""
+    def value(self, name: str | list[str]) -> _Value:
+        """Find a value of a claim by "id" or "id:name", or of a study by its name, setting and score."""
         if isinstance(name, str):
             value = self.claims.value(name)
             return _Value(tuple(value) if isinstance(value, list) else (value,), self.claims.link(name))
-        if isinstance(name, dict):
-            return self._in_figure(name["figure"], self.lectures[lecture])
         study, setting, score = name
         record = read(record_path(self.root / "authoring" / "studies", study))
         if record is None or setting not in record.names or score not in record.of(setting)[0].scores:
             raise KeyError(f"no record has {score!r} of {setting!r} in the study {study}")
         return _Value(tuple(record.scores(setting, score)), f"[{study}](studies.md#{study})")
 
-    @staticmethod
-    def _in_figure(words: str, lecture: Lecture) -> _Value:
-        found, heading = {}, ""
-        for each in nbformat.read(lecture.solution, as_version=4).cells:
-            if each.cell_type == "markdown":
-                heading = next((title for _, title in reversed(headings(each.source))), heading)
-                continue
-            told = [output.get("data", {}).get("text/plain", "") for output in each.outputs]
-            lists = re.findall(rf"{re.escape(words)} (-?\d+\.\d+(?:, -?\d+\.\d+)*)", "\n".join(told))
-            found |= {tuple(map(float, numbers.split(", "))): heading for numbers in lists}
-        if len(found) != 1:
-            raise KeyError(f"{len(found)} lists of numbers follow {words!r} in lecture {lecture.number}; expected one")
-        ((numbers, heading),) = found.items()
-        address = f"../{lecture.name(lecture.solution)}#{anchor(heading)}"
-        return _Value(numbers, f"[{lecture.number}, figure]({address})")
-
 
 def rivals_page(root: Path) -> str:
     """Write one table of rivals for each lecture, then one of objections.
 
     Raises:
-        PublishingFailed: a row names a lecture, claim, study or number of a figure that does not exist.
+        PublishingFailed: a row names a lecture, claim or study that does not exist.
     """
     rows, measured = tomllib.loads((root / ROWS).read_text(encoding="utf-8"))["lecture"], _Measured(root)
     lines, objections = [_HEAD], []
@@ -108,23 +87,23 @@ def rivals_page(root: Path) -> str:
             link = f"../{lecture.name(lecture.solution)}"
             lines += [f"## [{number} {lecture.title}]({link})", ""]
             lines += [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
-            lines += [*(_rival(row, number, measured) for row in listed["rivals"]), ""]
+            lines += [*(_rival(row, measured) for row in listed["rivals"]), ""]
             objections += [_objection(row, number, measured) for row in listed["objections"]]
         except KeyError as error:
             raise PublishingFailed(f"{ROWS}, lecture {number}: {error.args[0]}") from error
     return "\n".join([*lines, _OBJECTIONS, *objections]) + "\n"
 
 
-def _rival(row: dict, lecture: str, measured: _Measured) -> str:
+def _rival(row: dict, measured: _Measured) -> str:
     """Format one comparison; the head of docs/rivals.toml describes its keys."""
     if "values" in row:
-        of, rival = (measured.value(name, lecture) for name in row["values"])
+        of, rival = (measured.value(name) for name in row["values"])
         values = [of, rival]
         lead = of.mean - rival.mean if _decides(of.runs, rival.runs, row.get("paired", False)) else 0.0
         numbers = " against ".join(number_in_words(float(f"{value.mean:.3g}")) for value in values)
     else:
         kind = next(key for key in ("ahead", "rival_ahead", "times") if key in row)
-        values = [measured.value(row[kind], lecture)]
+        values = [measured.value(row[kind])]
         stated = values[0].mean
         lead = stated - 1 if kind == "times" else -stated if kind == "rival_ahead" else stated
         numbers = f"{stated:.3g} times" if kind == "times" else f"{lead:+.3g}".replace("-", "−")
@@ -146,8 +125,7 @@ def _decides(ours: tuple[float, ...], theirs: tuple[float, ...], paired: bool) -
 def _objection(row: dict, lecture: str, measured: _Measured) -> str:
     told = [measured.claims.sentence(name) for name in row.get("claims", [])]
     named = [(f"{setting}, {score}", [study, setting, score]) for study, setting, score in row.get("studies", [])]
-    named += [(words, {"figure": words}) for words in row.get("figures", [])]
     for words, name in named:
-        value = measured.value(name, lecture)
+        value = measured.value(name)
         told.append(f"{value.source} {cell(words)}: {value.mean:.3g}")
     return f"| {lecture} | {cell(row['says'])} | {'<br>'.join(told)} | {cell(row['answer'])} |"

@@ -3,12 +3,11 @@
 import re
 import tomllib
 
-import nbformat
 import pytest
 
 from course_tools.publishing import PublishingFailed, lectures, rivals_page
 from course_tools.publishing.project import project_root
-from course_tools.publishing.rivals_page import ROWS, _decides, _Measured
+from course_tools.publishing.rivals_page import ROWS, _decides
 
 ROOT = project_root()
 LOSES_OR_TIES = {
@@ -63,8 +62,6 @@ def test_every_rival_that_wins_or_draws_is_on_the_page(page):
     assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", page)) == set()
     for study in ("02_length_and_width", "05_translation", "06_direction", "16_byol_and_batches"):
         assert f"[{study}](studies.md#{study})" in page
-    control = next(line for line in page.splitlines() if "control 13.7" in line)
-    assert re.search(r"\| 0\.\d+ against 0\.\d+ \| .+ \| \[13, figure\]\(\S+#Build-it:-a-control\) \|", control)
 
 
 @pytest.mark.parametrize(
@@ -96,15 +93,6 @@ def test_who_leads_follows_from_the_numbers(row, keys, numbers, leads):
     assert source.startswith(("[09.", "[09_reach](studies.md#09_reach)"))
 
 
-def test_a_figure_gives_the_numbers_of_all_seeds():
-    read = _Measured(ROOT)
-    for words in ("digits: Mixer", "digits: rival"):
-        solution = nbformat.read(read.lectures["13"].solution, as_version=4)
-        told = "\n".join(str(output) for each in solution.cells for output in each.get("outputs", []))
-        stated = re.search(rf"{words} (\d\.\d+), (\d\.\d+), (\d\.\d+);", told)
-        assert read.value({"figure": words}, "13").runs == tuple(map(float, stated.groups()))
-
-
 def test_where_less_is_better_the_page_says_so(row):
     assert row('times = "09.d", lower = true')[2] == "D, lower is better"
 
@@ -116,11 +104,6 @@ def test_where_less_is_better_the_page_says_so(row):
         ('ahead = "09.d", claims = ["09.none"]', "09", "no solution makes the claim 09.none"),
         ('values = ["09.d", ["09_reach", "two blocks", "accuracy"]]', "09", "no record has 'accuracy' of 'two blocks'"),
         ('values = ["09.d", ["09_none", "one block", "accuracy"]]', "09", "in the study 09_none"),
-        (
-            'values = ["09.d", { figure = "no such words" }]',
-            "09",
-            "0 lists of numbers follow 'no such words' in lecture 09",
-        ),
         ('ahead = "09.d"', "77", "lecture 77"),
     ],
 )
