@@ -606,18 +606,12 @@ claim("09.d", saved=saved)
 # ## 9 What came of it
 #
 # - **One summary for all.** GCNet (Cao et al. 2019, https://arxiv.org/abs/1904.11492) found that in trained detectors the weights
-#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost. In our
-#   crowds they must depend on it: *keys alone* fail.
-# - **Cheaper maps.** CCNet (Huang et al. 2019, https://arxiv.org/abs/1811.11721) attends along the row and the column of a pixel;
-#   two such layers connect all pixels.
-# - **Generated pictures.** SAGAN (Zhang et al. 2019, https://arxiv.org/abs/1805.08318) put a block into a generative network; the
-#   U-Net of DDPM (Ho et al. 2020, https://arxiv.org/abs/2006.11239) has them in its maps of 16 × 16.
+#   of a non-local block hardly depend on the query, and kept one map for all queries. In our crowds they must: *keys alone* fail.
+# - **Generated pictures.** The U-Net of DDPM (Ho et al. 2020, https://arxiv.org/abs/2006.11239) has such blocks in its maps of 16 × 16.
 # - **Colours copied.** Vondrick et al. 2018 (https://arxiv.org/abs/1806.09594) train a network to colour a grey frame of a video
 #   by pointing into an earlier one, as our painter does; the pointers then follow objects through the video.
-# - **Attention alone.** The Vision Transformer (lecture 11) keeps the blocks and leaves out the convolutions. For videos,
-#   TimeSformer (Bertasius et al. 2021, https://arxiv.org/abs/2102.05095) attends over time and over space in turn.
-# - **Many views.** VGGT (Wang et al. 2025, https://arxiv.org/abs/2503.11651) alternates attention within each image and over all
-#   images, and reads depth and cameras from it.
+# - **Attention alone.** The Vision Transformer (lecture 11) leaves out the convolutions. VGGT (Wang et al. 2025,
+#   https://arxiv.org/abs/2503.11651) alternates attention within an image and over several, and reads depth and cameras from it.
 #
 # **Further reading.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Buades, Coll, Morel 2005, *A Non-Local Algorithm for Image Denoising*
