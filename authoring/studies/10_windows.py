@@ -22,7 +22,7 @@ from course_lib.attention import Attended, LocalAttention
 from course_lib.fast import tiled_local_attention
 from course_lib.training import train
 from course_tools.lectures.lecture_10 import rivals
-from course_tools.lectures.lecture_10.glass import decibels, noisy_glass
+from course_tools.bank.stained_glass import decibels, noisy_glass
 
 SIDE, STEPS, LOOKS = 16, 2_000, (50, 100, 200, 400, 600, 1_000, 1_400, 2_000)
 SIZES = (3, 5, 7)

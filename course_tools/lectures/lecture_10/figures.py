@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from course_tools.lectures.lecture_10.glass import decibels
+from course_tools.bank.stained_glass import decibels
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
@@ -122,24 +122,3 @@ def show_heads(weights: Tensor) -> None:
         for name, one in maps.items()
     )
     show(pictures(maps, most=means.max().item()), alt=f"Mean weights in windows of {size} × {size}. {'; '.join(said)}.")
-
-
-def show_changes(image: Tensor, place: tuple[int, int], changes: Mapping[str, Tensor]) -> None:
-    """Show how much the outputs of layers change at each pixel when one pixel of an image is replaced.
-
-    Args:
-        image: (1, H, W), in 0…1.
-        place: (row, column) of the pixel.
-        changes: by name of the layer, the size of the change at each pixel, (H, W); drawn relative to the largest.
-    """
-    relative = {name: change / change.max().clamp_min(1e-12) for name, change in changes.items()}
-    show(
-        pictures({"image": grey(image)} | relative, {"image": place}, label="fraction of the largest", most=1.0),
-        alt=f"An image of which pixel {place} is replaced, and the change of each layer's output at each pixel as a fraction "
-        "of the largest change in that layer: "
-        + "; ".join(
-            f"{name}, {int((change > 1e-5).sum())} pixels change, the pixel itself by {change[place].item():.2f}"
-            for name, change in relative.items()
-        )
-        + ".",
-    )

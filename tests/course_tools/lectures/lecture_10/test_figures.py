@@ -4,7 +4,6 @@ import torch
 
 from course_tools.lectures.lecture_10.figures import (
     show_bands,
-    show_changes,
     show_costs,
     show_heads,
     show_reach,
@@ -59,15 +58,3 @@ def test_the_weights_of_a_head_are_averaged_where_the_window_is_inside(capsys):
     show_heads(weights)
     text = capsys.readouterr().out
     assert "head 1: 1.00 in the pixel's column, 0.25 in its row, 0.250 on itself; head 2: 0.00" in text
-
-
-def test_changes_are_counted_and_relative_to_the_largest(capsys):
-    change = torch.zeros(5, 7)
-    change[1, 2], change[1, 3] = 2.0, 4.0
-    show_changes(torch.rand(1, 5, 7), (1, 2), {"a layer": change})
-    assert "a layer, 2 pixels change, the pixel itself by 0.50." in capsys.readouterr().out
-
-
-def test_layers_that_do_not_change_have_changes_of_0(capsys):
-    show_changes(torch.rand(1, 5, 7), (1, 2), {"a layer": torch.zeros(5, 7)})
-    assert "a layer, 0 pixels change, the pixel itself by 0.00." in capsys.readouterr().out

@@ -1,12 +1,13 @@
 """Stained glass: images of panes of one colour each, drawn at random, without and with noise."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-NOISE = 0.2
-"""Standard deviation of the noise in each channel; colours are from 0 to 1."""
+EVEN, UNEVEN = (0.2, 0.2, 0.2), (0.4, 0.2, 0.05)
+"""Standard deviations of the noise in red, green and blue; colours are from 0 to 1."""
 
 
 def stained_glass(n: int, generator: torch.Generator, side: int = 16, panes: int = 6) -> Tensor:
@@ -18,29 +19,21 @@ def stained_glass(n: int, generator: torch.Generator, side: int = 16, panes: int
     return colours[torch.arange(n)[:, None], nearest].mT.unflatten(-1, (side, side))
 
 
-def with_noise(clean: Tensor, generator: torch.Generator) -> Tensor:
-    """Add independent noise of standard deviation NOISE to every value."""
-    return clean + NOISE * torch.randn(clean.shape, generator=generator)
+def with_noise(clean: Tensor, generator: torch.Generator, strengths: Sequence[float] = EVEN) -> Tensor:
+    """Add independent noise to images (n, 3, side, side), of these standard deviations in red, green and blue."""
+    return clean + torch.tensor(strengths).view(3, 1, 1) * torch.randn(clean.shape, generator=generator)
 
 
-def noisy_glass(seed: int, n: int = 8) -> Iterator[tuple[Tensor, Tensor]]:
+def noisy_glass(seed: int, n: int = 8, strengths: Sequence[float] = EVEN) -> Iterator[tuple[Tensor, Tensor]]:
     """Draw batches of n images without end: (noisy, clean), each (n, 3, 16, 16)."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         clean = stained_glass(n, generator)
-        yield with_noise(clean, generator), clean
+        yield with_noise(clean, generator, strengths), clean
 
 
-UNEVEN = (0.4, 0.2, 0.05)
-"""Standard deviations of the noise of red, green and blue in `uneven_glass`."""
-
-
-def uneven_glass(seed: int, n: int = 8) -> Iterator[tuple[Tensor, Tensor]]:
-    """Draw batches as `noisy_glass`, with noise that differs between the channels."""
-    generator, strength = torch.Generator().manual_seed(seed), torch.tensor(UNEVEN).view(3, 1, 1)
-    while True:
-        clean = stained_glass(n, generator)
-        yield clean + strength * torch.randn(clean.shape, generator=generator), clean
+uneven_glass = partial(noisy_glass, strengths=UNEVEN)
+"""Draw batches as `noisy_glass`, with noise that differs between the channels."""
 
 
 def decibels(restored: Tensor, clean: Tensor) -> float:
