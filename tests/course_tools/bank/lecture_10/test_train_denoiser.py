@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.attention import LocalAttention
-from course_tools.bank.lecture_10 import train_local_attention as task
-from course_tools.bank.lecture_10.train_local_attention import OneHead, SmallNetwork
+from course_tools.bank.lecture_10 import train_denoiser as task
+from course_tools.bank.lecture_10.train_denoiser import OneHead, SmallNetwork
+from course_tools.bank.stained_glass import decibels
 from course_tools.checks.training_record import measure
 
 EVIDENCE = (
@@ -24,6 +25,7 @@ EVIDENCE = (
     task.adds_up_neighbours,
     task.depends_on_the_place,
     task.reads_beyond_the_border,
+    task.mixes_pixels_later,
 )
 
 
@@ -36,7 +38,7 @@ def shown(layer, **options):
     """What the contexts of an untrained network with such layers show: names of evidence, and whether the order counts."""
     (data, queries), truth = questions()
     torch.manual_seed(0)
-    measured = measure(lambda *data: SmallNetwork(10, layer, **options).eval(), data, queries)
+    measured = measure(lambda *data: SmallNetwork(layer, **options).eval(), data, queries)
     trained = measured._replace(n_updates=100, moved=1.0)
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}, not task.ignores_the_order_of_neighbours(
         trained, truth
@@ -67,7 +69,7 @@ class WithBiases(OneHead):
 class GlobalWithPlaces(task.GlobalAttention):
     def __init__(self):
         super().__init__()
-        self.places = nn.Parameter(torch.randn(16, 8, 8))
+        self.places = nn.Parameter(torch.randn(16, 16, 16))
 
     def forward(self, x):
         return super().forward(x + self.places)
@@ -153,26 +155,37 @@ def test_a_convolution_before_the_attention_is_seen():
     assert shown(OneHead, stem=3)[0] == {"reads_outside"}
 
 
+def test_a_convolution_after_the_attention_is_seen():
+    assert shown(OneHead, head=3)[0] == {"mixes_pixels_later"}
+
+
 def test_a_model_that_takes_true_for_no_true_is_told_how_it_is_called():
-    def train(images, labels, n_classes, n_steps):
-        network = SmallNetwork(n_classes).eval()
-        return lambda pictures, context=False: network(pictures, context is True)
+    def train(noisy, clean, n_steps):
+        network = SmallNetwork().eval()
+        return lambda images, context=False: network(images, context is True)
 
     (data, queries), truth = questions()
     fault = task._model(measure(train, data, queries), truth)
     assert "True comes as a tensor" in fault
 
 
+def test_the_filter_restores_more_than_the_kernel_and_that_more_than_one_colour():
+    _, truth = questions()
+    assert decibels(truth["noisy"], truth["labels"]) < truth["kernel"] < truth["filter"]
+    assert truth["mean colour"] < truth["kernel"]
+
+
 def test_the_neighbours_of_one_pixel_change_places_and_nothing_else():
     _, queries = questions()[0]
-    same, mixed = queries[5][0].chunk(2)
+    same, mixed = queries[6][0].chunk(2)
     where = (same != mixed).any(0)[0]
     assert where[task.ROWS, task.COLUMNS].flatten().tolist() == [True] * 4 + [False] + [True] * 4
     assert int(where.sum()) == 8
     assert torch.equal(same.flatten(1).sort().values, mixed.flatten(1).sort().values)
 
 
-def test_each_pixel_is_replaced_once():
+def test_one_pixel_is_replaced_at_a_time():
     _, queries = questions()[0]
-    plain, *replaced = queries[3][0].chunk(65)
-    assert [int((one != plain).any(0).flatten().nonzero()) for one in replaced] == list(range(64))
+    plain, *replaced = queries[4][0].split(1)
+    changed = [(one != plain).any(1)[0].nonzero().tolist() for one in replaced]
+    assert changed == [[place] for place in task.REPLACED.tolist()]
