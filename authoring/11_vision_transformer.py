@@ -16,7 +16,7 @@
 # A Vision Transformer cuts a picture into square patches and treats them as the tokens of a text.
 #
 # You will write the patches and their embedding, train a Vision Transformer around your own functions to read the legend of a
-# map, see where it looks, compare it with convolutions, and repair a run that does not learn.
+# map, hide a cell from it, compare it with convolutions, and repair a run that does not learn.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (blocks and positions), and the basics of convolutional networks.
 # **Time:** {minutes}. {measured}
@@ -27,7 +27,7 @@
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.analysis import record, rollout
@@ -44,7 +44,7 @@ from course_lib.shapes import Image
 from course_lib.training import batches, train
 from course_tools.bank.drawn_maps import draw_maps
 from course_tools.lectures.lecture_11 import figures, rivals
-from course_tools.lectures.lecture_11.looks import looks_of, mask_hiding
+from course_tools.lectures.lecture_11.looks import looks_of
 from course_tools.notebook import check, claim, device, digit_split, explore, ledger
 from course_tools.notebook import predict, progress, recorded, source
 from course_tools.notebook.authorship import whose
@@ -366,8 +366,7 @@ claim(
 # %% [markdown]
 # Two layers suffice. How does this model do it? In layer 1 every entry reads the pin, whatever its own colour, and the
 # feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
-# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell. A weight does not
-# show whether the answer needs it; so the pin is then hidden from all other tokens, in one layer only.
+# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell.
 
 
 # %% tags=["cover"]
@@ -397,11 +396,26 @@ draw_map()
 print("wrong:", (replies != unseen.colour).nonzero()[:8, 0].tolist())
 
 
+# %% [markdown]
+# A weight does not show whether the answer needs it. So the pin is hidden from all other tokens, in one layer only. Write the mask:
+#
+# | name | shape |
+# | --- | --- |
+# | `hidden` | (B,): the number of the hidden token in each example |
+# | mask | (B, n_tokens, n_tokens), True = may attend; the hidden token still sees all |
+
+# %% exercise="11.8" difficulty="●●○" minutes=5
+from course_tools.bank.lecture_11.hiding_mask import hiding_mask
+
+# %% tags=["nbval-check-output"]
+hiding_mask = check("11.8", hiding_mask)
+
+
 # %%
 @torch.no_grad()
 def right_if_hidden(layer):
     """The share of right answers if one layer hides the pin from other tokens."""
-    x, mask = vit.tokens(4 * unseen.images - 2), mask_hiding(unseen.pin)
+    x, mask = vit.tokens(4 * unseen.images - 2), hiding_mask(1 + unseen.pin, 17)
     for number, block in enumerate(vit.stack.blocks, start=1):
         x = block(x, mask) if number == layer else block(x)
     found = vit.head(vit.stack.closing(x)[:, 0]).argmax(-1)
@@ -416,7 +430,7 @@ claim("11.looks", pin=looks.at_pin, entry=looks.at_entry, first=first, second=se
 # Without the pin in layer 1, a bag of symbols is left. In layer 2 nothing is lost: the entries know the pin's colour by then.
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Look through the unseen maps, and at those with a wrong answer, whose numbers are printed above.
+# **Explore.** Look at other unseen maps, and at those with a wrong answer, whose numbers are printed above.
 
 # %% tags=["interactive"]
 explore(draw_map, number=(0, 999, 1))
@@ -544,7 +558,7 @@ claim("11.next", cnn=cnn, vit=vit_next, offsets=offsets, colour=colour, none=non
 #
 # Can position vectors find out which patches are neighbours? Yes, if every place teaches it at once. In a recorded training
 # the encoder has to paint three quarters of the patches of photographs, which are hidden; so it pays to look nearby. Each panel
-# shows the cosines of one learned vector with those of all 64 places (as the paper's figure 7).
+# shows the cosines of one learned vector with those of all 64 places.
 
 # %%
 places = recorded("11_positions")
@@ -609,9 +623,8 @@ claim(
 # %% [markdown] tags=["try-it"]
 # ## 8 Build it: repair a run
 #
-# **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer of torch's own layers to answer *colour*. It
-# runs to the end, but its model only guesses, one symbol of eight: we planted three faults. Run the check before you read the code:
-# it names the faults that it can prove; one may hide another.
+# **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer to answer *colour*, but its model only guesses:
+# we planted three faults. Run the check before you read the code: it names the faults that it can prove; one may hide another.
 
 # %% exercise="11.7" bug="three_faults"
 from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
@@ -622,7 +635,7 @@ suspect = check("11.7", suspect)
 # %% [markdown]
 # Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_vit(images, labels,
 # n_classes, n_steps)` once, with 3,000 maps, sorted by their labels, and `n_steps=1000`. It asks the returned model about 500
-# unseen maps. It has 60 seconds of processor time; ten are enough.
+# unseen maps. It has 60 seconds; ten are enough.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -718,14 +731,12 @@ figures.show_hardest(unseen, odds, f"{whose(repair_vit)} model")
 #
 # - **Fewer pictures.** DeiT (Touvron et al. 2021, https://arxiv.org/abs/2012.12877) trains a ViT on ImageNet alone, with strong
 #   augmentation and a convolutional teacher.
-# - **Windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) attends within windows that shift from layer to layer:
-#   the cost grows with the number of patches, not with its square (lecture 10).
-# - **No labels.** Masked auto-encoders (He et al. 2021, https://arxiv.org/abs/2111.06377) paint three quarters of the patches,
-#   which are hidden.
+# - **No labels.** Masked auto-encoders (He et al. 2021, https://arxiv.org/abs/2111.06377) learn as the encoder that painted hidden
+#   patches in section 6.
 # - **Pictures and words.** CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) trains a ViT with a text encoder; language
-#   models that see read the patch tokens of such a ViT as words.
+#   models that see read its patch tokens as words.
 # - **Positions.** DINOv3 (Siméoni et al. 2025, https://arxiv.org/abs/2508.10104) rotates queries and keys (lecture 05), half of
-#   the pairs by the row, half by the column: offsets again, as in section 6.
+#   the pairs by the row, half by the column: offsets again.
 # - **Registers.** Large ViTs use unimportant patches as scratch memory; a few more rows of `learned` take over that part (Darcet
 #   et al. 2023, https://arxiv.org/abs/2309.16588).
 #

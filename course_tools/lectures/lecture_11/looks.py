@@ -1,11 +1,11 @@
-"""Where a map reader of two layers looks, and a mask that hides a cell of a map from it."""
+"""Where a map reader of two layers looks."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from course_tools.bank.drawn_maps import GRID, Maps
+from course_tools.bank.drawn_maps import Maps
 
 
 class Looks(NamedTuple):
@@ -32,9 +32,3 @@ def looks_of(weights: Tensor, maps: Maps) -> Looks:
     of_class = last[:, :, 0].mean(1)
     at_entry = (of_class.argmax(-1) == maps.entry).float().mean()
     return Looks(first[each, share.argmax(), 1:, maps.pin], of_class, share.max(), at_entry)
-
-
-def mask_hiding(cell: Tensor) -> Tensor:
-    """Make a mask (n, 17, 17) that hides one cell of each map (n,) from all tokens but itself; the class token is the first."""
-    token, each = 1 + cell[:, None, None], torch.arange(1 + GRID * GRID, device=cell.device)
-    return (each != token) | (each[:, None] == token)

@@ -1,9 +1,9 @@
-"""Where a map reader looks is that of the head that finds the pin, and a hidden cell is seen by itself only."""
+"""Where a map reader looks is that of the head that finds the pin."""
 
 import torch
 
 from course_tools.bank.drawn_maps import Maps
-from course_tools.lectures.lecture_11.looks import looks_of, mask_hiding
+from course_tools.lectures.lecture_11.looks import looks_of
 
 
 def test_looks_are_those_of_the_head_that_finds_the_pin():
@@ -16,11 +16,3 @@ def test_looks_are_those_of_the_head_that_finds_the_pin():
     assert looks.to_pin.shape == looks.of_class.shape == (2, 16)
     assert looks.to_pin.argmax(1).tolist() == [7, 1]
     assert looks.of_class.argmax(1).tolist() == [7, 2]
-
-
-def test_a_hidden_cell_is_seen_by_itself_only():
-    seen = mask_hiding(torch.tensor([0, 15]))
-    assert seen.shape == (2, 17, 17)
-    assert seen[0, :, 1].nonzero().flatten().tolist() == [1]
-    assert seen[1, :, 16].nonzero().flatten().tolist() == [16]
-    assert (~seen).sum((1, 2)).tolist() == [16, 16]
