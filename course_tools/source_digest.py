@@ -1,4 +1,4 @@
-"""Digest of the definitions that a study depends on: those of library and lecture that it names, and those that these name.
+"""Digest of the definitions that a study depends on: those of library, lecture and bank that it names, and those that these name.
 
 A recorded study (course_tools/studies) asks for a new check when this digest changes. It does so with the code of a function,
 class or constant that the study uses, directly or not; not with docstrings, with other definitions of the same file, or with
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_COUNTED = ("course_lib", "course_tools.lectures")
+_COUNTED = ("course_lib", "course_tools.lectures", "course_tools.bank")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -34,7 +34,7 @@ def digest(text: str, root: Path) -> str:
 
 
 def used_by(text: str, root: Path) -> set[str]:
-    """Return the code of the definitions of library and lectures that a piece of code uses, directly or not.
+    """Return the code of the definitions of library, lectures and bank that a piece of code uses, directly or not.
 
     A name that is not found stands for itself.
     """
