@@ -15,8 +15,8 @@
 #
 # A Vision Transformer cuts a picture into square patches and treats them as the tokens of a text.
 #
-# You will write the patches and their embedding, train a Vision Transformer around your own functions to read the legend of a
-# map, hide a cell from it, compare it with convolutions, and repair a run that does not learn.
+# You will write patches and their embedding, train a Vision Transformer around your own functions to read the legend of a map,
+# hide a cell from it, compare it with convolutions, and repair a run.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (blocks and positions), and the basics of convolutional networks.
 # **Time:** {minutes}. {measured}
@@ -72,7 +72,7 @@ unseen = draw_maps(1_000, seed=1, unseen=True, device=device())
 figures.show_maps(known)
 
 # %% [markdown] tags=["predict"]
-# Both questions have eight answers. Answer both for the maps above.
+# Both questions have eight answers.
 #
 # **Predict.** A network recognises the symbols, and cannot tell which is on which colour. How often does it answer the second
 # question correctly, at best?
@@ -90,8 +90,7 @@ figures.show_maps(known)
 # %% [markdown]
 # The usual network for pictures comes first: three convolutions of 3 × 3, with steps of 3, 2 and 2 pixels, so that the last
 # one sees windows of 21 × 21; then for each feature its largest value in the map, then a linear layer. `learn` is the loop of
-# the whole lecture: Adam, batches of 64, a learning rate that rises for a tenth of the updates and then falls linearly,
-# gradients clipped at 1.
+# the whole lecture: Adam, batches of 64, a rate that rises for a tenth of the updates and then falls linearly, clipped at 1.
 
 
 # %%
@@ -146,16 +145,15 @@ show_recorded_losses(curves, "cross-entropy, nats", {"a guess": 2.08})
 claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 
 # %% [markdown]
-# The first question is *local*: a window of 21 pixels shows most of two neighbouring cells, pin and symbol. So this network
-# recognises pins and symbols. The second question is a *relation between two places*. Where the two touch, a window shows
-# both, and the network learns to compare them; elsewhere no window shows both. The pooling keeps *that* there is a heart on
-# green, and *that* there is a green pin, and a linear layer adds such facts up; but neither of them alone speaks for the
-# heart. We need a layer in which each place can look at every other and compare.
+# The first question is *local*: a window of 21 pixels shows most of two neighbouring cells, pin and symbol. The second is a
+# *relation between two places*. Where the two touch, a window shows both, and the network learns to compare them; elsewhere no
+# window does. The pooling keeps *that* there is a heart on green, and *that* there is a green pin, and a linear layer adds such
+# facts up; but neither alone speaks for the heart. We need a layer in which each place can look at every other and compare.
 #
 # ## 2 Patches as tokens
 #
-# Self-attention is such a layer, and pixels could be its tokens (lecture 04). But pictures are usually classified at 224 × 224
-# pixels. That is 50,176 tokens, and 2.5 billion weights in each head of each layer.
+# Self-attention is such a layer, and pixels could be its tokens (lecture 04). But a usual picture has 224 × 224 pixels: 50,176
+# tokens, and 2.5 billion weights in each head of each layer.
 
 # %% [markdown] tags=["predict"]
 # **Predict a number** (exactly). Instead of each pixel, each *square* of 16 × 16 pixels becomes a token. By what factor does the
@@ -198,8 +196,8 @@ from course_lib.primitives import patchify
 patchify = check("11.1", patchify)
 
 # %% [markdown]
-# **Bug hunt.** The version below raises no error, and its patches have the right shape. Look at the figure and answer the question
-# before you run the check.
+# **Bug hunt.** The version below raises no error, and its patches have the right shape. Look at the figure before you run the
+# check.
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
 from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
@@ -225,8 +223,7 @@ figures.show_patches(suspect, photograph, 24, "the suspect's patches")
 suspect = check("11.1", suspect)
 
 # %% [markdown]
-# One matrix for all patches *is* a convolution, with kernel size and stride $P$: the same weights at every place, moved by
-# their own width. The next cell is silent if both forms agree.
+# One matrix for all patches *is* a convolution, with kernel size and stride $P$. The next cell is silent if both forms agree.
 
 # %%
 picture, row = torch.arange(16.0).view(1, 1, 4, 4), torch.tensor([0.0, 0.0, 1.0, 10.0])
@@ -263,8 +260,8 @@ embed_patches = check("11.2", embed_patches)
 # %% [markdown]
 # ## 4 The Vision Transformer
 #
-# The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. `MapReader` is a whole Vision
-# Transformer around your two functions. With $P = 12$ each patch is one of the sixteen cells, and holds one whole object.
+# The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. `MapReader` is all of it, around your
+# two functions. With $P = 12$ each patch is one of the sixteen cells.
 
 
 # %%
@@ -297,9 +294,8 @@ vit_losses = learn(vit, known_maps(known.colour))
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
 # %% [markdown] tags=["try-it"]
-# And the fairest rivals, with as many weights (85,000 to 98,000), the same maps and as many updates: convolutions whose field
-# covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last answers as for the
-# known map whose pixels are nearest.
+# The fairest rivals have as many weights (85,000 to 98,000), maps and updates: convolutions whose field covers the whole map, with
+# a hidden layer after the pooling; a hidden layer over all pixels. The last answers as for the known map whose pixels are nearest.
 #
 # **Try it.** Before you run the cell, say of each rival: what it has learned of pin and entry at two places, can it use that at
 # two others?
@@ -342,13 +338,12 @@ claim(
 
 # %% [markdown]
 # **Attention is the right tool here because the answer compares two places that may be anywhere**: any two tokens meet in one
-# layer. Convolutions that see all learn it, too: with two of three seeds they need at least twice as many updates, with the third,
-# fewer. What the hidden layer over all pixels learns about one pair of places tells it nothing about any other.
+# layer. Convolutions that see all learn it, too: with two of three seeds after twice as many updates or more, with the third sooner. What the hidden layer over all pixels learns about one pair of places tells it nothing about any other.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Where it looks
 #
-# The class token must find the entry of the pin's colour among all patches.
+# The class token must find the entry of the pin's colour.
 #
 # **Predict.** How many layers of this width does that take?
 #
@@ -364,7 +359,7 @@ claim(
 # everything at once in one layer.)</details>
 
 # %% [markdown]
-# Two layers suffice. How does this model do it? In layer 1 every entry reads the pin, whatever its own colour, and the
+# Two layers suffice. In layer 1 every entry reads the pin, whatever its own colour, and the
 # feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
 # both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell.
 
@@ -438,8 +433,8 @@ explore(draw_map, number=(0, 999, 1))
 # %% [markdown] tags=["predict"]
 # ## 6 What positions are for
 #
-# Now the sixteen cells of every unseen map change places at random, differently in each map. Nothing is trained again. The
-# Vision Transformer still answers the question about the pin's colour.
+# Now the cells of every unseen map change places at random, differently in each map. The same Vision Transformer is asked about
+# the pin's colour.
 #
 # **Predict.** How many of its answers stay right?
 #
@@ -493,8 +488,7 @@ claim("11.pieces", whole=vit_colour, pieces=in_pieces)
 
 # %% [markdown] tags=["predict"]
 # A position vector names a *place*. Another kind of positions names the *offset* between two: the score of query and key gets
-# one more learned number, the same wherever the two cells have as many rows and columns between them. That makes 7 × 7 numbers
-# a layer (lecture 10 has a vector for each offset).
+# one more learned number, the same wherever the two cells have as many rows and columns between them: 7 × 7 numbers a layer.
 #
 # **Predict.** With these numbers beside the position vectors: how often does the model answer *beside* correctly?
 #
@@ -556,9 +550,9 @@ claim("11.next", cnn=cnn, vit=vit_next, offsets=offsets, colour=colour, none=non
 # learn it for every pair anew, and more maps hardly help: with new ones in each of 2,400 updates, 0.35 of the answers are
 # right (recorded).
 #
-# Can position vectors find out which patches are neighbours? Yes, if every place teaches it at once. In a recorded training
-# the encoder has to paint three quarters of the patches of photographs, which are hidden; so it pays to look nearby. Each panel
-# shows the cosines of one learned vector with those of all 64 places.
+# Can position vectors find out which patches are neighbours? Yes, if every place teaches it at once. A masked auto-encoder (lecture
+# 16) paints hidden patches of photographs, so it pays to look nearby. Each panel shows the cosines of one of its learned vectors
+# with those of all 64 places.
 
 # %%
 places = recorded("11_positions")
@@ -576,10 +570,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 Few pictures
 #
-# What convolutions have built in, a Vision Transformer must learn from pictures: the paper's models need more than ImageNet to
-# lead. The recorded study trains the same kind of ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each
-# with its best learning rate of four. One CNN keeps the largest value of each feature over all places, the other those of all
-# places.
+# What convolutions have built in, a Vision Transformer must learn: the paper's models need more pictures than ImageNet to lead. The
+# recorded study trains a ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each with its best rate of
+# four. One CNN keeps the largest value of each feature over all places, the other those of all places.
 #
 # **Predict.** Which network is best on a few hundred digits?
 #
@@ -616,15 +609,15 @@ claim(
 )
 
 # %% [markdown]
-# A digit in the middle of a small picture needs no relation between distant places: copying the label of the nearest of 4,000
-# known digits is right in 0.94 to 0.95, as often as the Vision Transformer. For few pictures with local patterns, choose
-# convolutions, or a linear head on a frozen Vision Transformer that others have trained on very many.
+# A digit needs no relation between distant places: the label of the nearest of 4,000 known digits is right in 0.94 to 0.95, as
+# often as the Vision Transformer. For few pictures with local patterns, choose convolutions, or a linear head on a frozen Vision
+# Transformer that others have trained on very many.
 
 # %% [markdown] tags=["try-it"]
 # ## 8 Build it: repair a run
 #
 # **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer to answer *colour*, but its model only guesses:
-# we planted three faults. Run the check before you read the code: it names the faults that it can prove; one may hide another.
+# we planted three faults. Run the check first: it names the faults that it can prove; one may hide another.
 
 # %% exercise="11.7" bug="three_faults"
 from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
@@ -729,16 +722,12 @@ figures.show_hardest(unseen, odds, f"{whose(repair_vit)} model")
 # %% [markdown]
 # ## 10 What came of it
 #
-# - **Fewer pictures.** DeiT (Touvron et al. 2021, https://arxiv.org/abs/2012.12877) trains a ViT on ImageNet alone, with strong
+# - **Fewer pictures.** DeiT (Touvron et al. 2021, https://arxiv.org/abs/2012.12877) trains on ImageNet alone, with strong
 #   augmentation and a convolutional teacher.
-# - **No labels.** Masked auto-encoders (He et al. 2021, https://arxiv.org/abs/2111.06377) learn as the encoder that painted hidden
-#   patches in section 6.
 # - **Pictures and words.** CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) trains a ViT with a text encoder; language
 #   models that see read its patch tokens as words.
 # - **Positions.** DINOv3 (Siméoni et al. 2025, https://arxiv.org/abs/2508.10104) rotates queries and keys (lecture 05), half of
 #   the pairs by the row, half by the column: offsets again.
-# - **Registers.** Large ViTs use unimportant patches as scratch memory; a few more rows of `learned` take over that part (Darcet
-#   et al. 2023, https://arxiv.org/abs/2309.16588).
 #
 # **Further reading.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 and section 4.3
 # (https://arxiv.org/abs/2010.11929).

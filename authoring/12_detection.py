@@ -54,9 +54,9 @@ SEED = 0  # of scenes and weights
 # %% [markdown]
 # ## 1 Crowds
 #
-# A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Our scenes
-# hold one to four pixel creatures of two kinds, on photographs strewn with paper. A creature leans to either side, and each of its
-# rows has a colour of its own, without a meaning. Often a smaller one of its kind stands in front of it, at the same centre, so that
+# A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Scenes
+# hold one to four pixel creatures of two kinds, on photographs strewn with paper. A creature leans to either side, and its rows have
+# colours without a meaning. Often a smaller one of its kind stands in front of it, at the same centre, so that
 # their boxes share more than half of the area that they cover. A box goes around the whole creature, also where another hides it.
 
 # %% tags=["try-it"]
@@ -79,7 +79,7 @@ figures.show_scenes(unseen, (3, 16))
 #
 # **Average precision** gives each object the largest precision in the line in which it is found or below, 0 if it is missed, and takes
 # the mean: (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order*
-# counts. **AP50** is the mean over the classes, 50 for the half.
+# counts. **AP50** is the mean over the classes.
 #
 # A convolutional backbone turns the image into a map of 4 × 4 cells. Then follows one decoder layer of lecture 05 without a causal
 # mask: 16 **object queries** attend to each other, then to the cells. Each predicts a class, or "no object", and a box, relative to
@@ -105,9 +105,9 @@ from course_lib.models import object_block
 object_block = check("12.9", object_block)
 
 # %% [markdown]
-# DETR (Carion et al. 2020), as drawn above, has an encoder and several such layers, with the loss of section 4 after each; $x$ starts
+# DETR (Carion et al. 2020) has an encoder and several such layers, with the loss of section 4 after each; $x$ starts
 # at zero, so that only $q$ tells queries apart. Ours has one layer and no encoder, and starts each query
-# from the cell at its reference point, as newer detectors do: $x = f$, and $q$ starts at the positions. The network only says
+# from the cell at its reference point: $x = f$, and $q$ starts at the positions. The network only says
 # how a box differs from a first one: around the reference point, 0.36 of the image wide and high. (The difference is added to the
 # logits of that box; a sigmoid keeps all four numbers between 0 and 1.)
 
