@@ -1,4 +1,4 @@
-"""Digest of the definitions that a study depends on: those of library, lecture and bank that it names, and those that these name.
+"""Digest of the definitions that a study depends on: those of library, lecture and bank that it names, and what these name.
 
 A recorded study (course_tools/studies) asks for a new check when this digest changes. It does so with the code of a function,
 class or constant that the study uses, directly or not; not with docstrings, with other definitions of the same file, or with
