@@ -6,6 +6,7 @@ is called on the queries. Nothing is judged here, and this module contains no ex
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,9 +39,10 @@ class Measured(NamedTuple):
     returns the same when it is called twice.
     `n_parameters` is its number of weights, -1 if it is not a module; `untouched` is the fraction of them that no optimizer
     updated, `without_gradient` the fraction that an optimizer updated although they had no gradient. `n_updates` is the number
-    of optimizer steps (of backward passes if there are none), `losses` the values that were differentiated, (n,). `read` are
-    the inputs of the first calls of the model. `kept` is the fraction of updates before which the gradients of the previous one
-    were not cleared. `moved_at_first` is the distance by which the first ten updates moved the largest tensor of weights,
+    of optimizer steps (of backward passes if there are none), where steps of several optimizers, each for weights of its own,
+    after one backward pass count once. `losses` are the values that were differentiated, (n,), and `read` the inputs of the
+    first calls of the model. `kept` is the fraction of updates before which the gradients of the previous one were not cleared.
+    `moved_at_first` is the distance by which the first ten updates moved the largest tensor of weights,
     relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
     of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
@@ -117,6 +119,7 @@ def measure(
         begins = not generates or all(begins_without_a_token(model, text) for text in texts)
         steps = [found for text in texts for found in read_by_steps(model, text)] if generates and begins else []
     probes = [part for query in probed for part in probe(model, query if isinstance(query, tuple) else (query,))]
+    n_updates = record.n_updates()
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     n_parameters = sum(p.numel() for p in parameters)
     untouched = sum(p.numel() for p in parameters if id(p) not in record.stepped)
@@ -128,10 +131,10 @@ def measure(
         n_parameters if isinstance(model, nn.Module) else -1,
         untouched / max(n_parameters, 1),
         dead / max(n_parameters, 1),
-        record.n_steps or record.n_backward,
+        n_updates,
         torch.tensor(record.losses[:MOST_LOSSES], dtype=torch.float32),
         record.read,
-        record.n_kept / max(record.n_steps - 1, 1),
+        record.n_kept / max(n_updates - 1, 1),
         record.moved_at_first,
         record.moved(),
         record.left_out(),
@@ -196,7 +199,7 @@ class Recorder(contextlib.ExitStack):
         self.read: list[Tensor] = []
         self.read_by: dict[nn.Module, list[Tensor]] = {}
         self.moved_at_first = 0.0
-        self.stepped: set[int] = set()
+        self.stepped: Counter[int] = Counter()
         self.first_stepped: set[int] = set()
         self.with_gradient: set[int] = set()
         self.called: dict[int, nn.Parameter] = {}
@@ -260,6 +263,12 @@ class Recorder(contextlib.ExitStack):
             self._followed = max(given, key=Tensor.numel)
             self._start = self._followed.detach().clone()
 
+    def n_updates(self) -> int:
+        """How often any weight was updated; several optimizers after one backward pass count once."""
+        if not self.n_steps:
+            return self.n_backward
+        return max(min(self.n_steps, self.n_backward), *self.stepped.values(), 0)
+
     def moved(self) -> float:
         """The distance of the followed tensor of weights from its initial value, relative to its initial norm."""
         if self._followed is None:
@@ -277,7 +286,7 @@ class Recorder(contextlib.ExitStack):
         self.n_steps += 1
         if self._followed is None or id(self._followed) not in {id(p) for g in optimizer.param_groups for p in g["params"]}:
             return
-        if self.n_steps == 10:
+        if self.stepped[id(self._followed)] == 10:
             self.moved_at_first = self.moved()
         self._gradient = None if self._followed.grad is None else self._followed.grad.detach().clone()
 

@@ -418,6 +418,21 @@ def test_a_record_counts_updates_losses_and_weights():
     assert torch.equal(found.outputs[0], found.again[0])
 
 
+@pytest.mark.parametrize(("turns", "n_updates"), [(1, 5), (2, 10)])
+def test_optimizers_of_different_weights_make_one_update_after_each_backward_pass(turns, n_updates):
+    def train(x):
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        optimizers = [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in model]
+        for _ in range(5):
+            model.zero_grad()
+            F.mse_loss(model(x), x).backward()
+            for optimizer in optimizers * turns:
+                optimizer.step()
+        return model
+
+    assert measure(train, [torch.randn(7, 3)], [torch.randn(2, 3)]).n_updates == n_updates
+
+
 def test_a_record_shows_gradients_that_are_kept_and_a_model_that_is_not_trained():
     assert tiny_training(clears=False).kept == 1.0
     assert tiny_training(other=True).untouched == 1.0
