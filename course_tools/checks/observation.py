@@ -37,8 +37,9 @@ def observation(rows: Sequence[tuple[Outcome, Outcome]]) -> tuple[str, str]:
         if max(want.numel(), have.numel()) < FEWEST:
             continue
         name = name.replace("The result", "the result")
+        where = "this" if expected is rows[0][0] else "a larger"
         of_this = {
-            f"{name} {kind}": (f"On this input {name} {says}", "".join(number))
+            f"{name} {kind}": (f"On {where} input {name} {says}", "".join(number))
             for kind, says, *number in _relations(want, have)
         }
         found = of_this if found is None else {kind: says for kind, says in found.items() if kind in of_this}
@@ -170,7 +171,7 @@ def _by_order(w: Tensor, h: Tensor) -> Iterator[Relation]:
             a, b = (w, h) if step > 0 else (h, w)
             if size > 2 and is_close(a.narrow(axis, 0, size - 1), b.narrow(axis, 1, size - 1)):
                 where = "later" if step > 0 else "earlier"
-                yield f"shifted {step} {axis - n}", f"is the right one one place {where} along {_axis(axis, n)}."
+                yield f"shifted {step} {axis - n}", f"is the right one moved one place {where} along {_axis(axis, n)}."
         if size > 2 and is_close(w.sort(axis).values, h.sort(axis).values):
             yield f"sorted {axis - n}", f"holds the right numbers in another order along {_axis(axis, n)}."
 

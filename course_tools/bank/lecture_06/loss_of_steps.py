@@ -92,6 +92,13 @@ def weighs_by_h(nats, h, price):
 
 
 @wrong.part
+def divides_h_by_its_sum(nats, h, price):
+    """You divide h by its sum. Such weights sum to 1, but steps after the halt still count, and that of the halt with its own h
+    in place of what is left of 1: `halting_distribution` turns h into the weights."""
+    return ((h / h.sum(-1, keepdim=True) * nats).sum(-1) + price * ponder_cost(h)).mean()
+
+
+@wrong.part
 def pays_nothing(nats, h, price):
     """The price is missing. Then waiting costs nothing, and no column has a reason to halt early."""
     return _weighed(nats, h).mean()
@@ -156,6 +163,12 @@ def pays_once_more_for_each_step(nats, h, price):
 def subtracts_the_price(nats, h, price):
     """You subtract the price of the steps. Training makes the loss small, and yours falls with every step that is taken."""
     return (_weighed(nats, h) - price * ponder_cost(h)).mean()
+
+
+@wrong.detail
+def fixes_the_price(nats, h, price):
+    """You charge a price of 0.06, that of the lecture, whatever `price` is. Multiply the ponder cost by `price`."""
+    return (_weighed(nats, h) + 0.06 * ponder_cost(h)).mean()
 
 
 @wrong.detail

@@ -34,7 +34,7 @@ TRUE = [
     (X, X.sum(1, keepdim=True), "is the right one, summed over the last axis but one."),
     (X, X[:, 1:], "is right, but for entries missing at the beginning of the last axis but one."),
     (X, X.flip(-1), "is the right one reversed along the last axis."),
-    (X, X.roll(1, 1), "is the right one one place later along the last axis but one."),
+    (X, X.roll(1, 1), "is the right one moved one place later along the last axis but one."),
     (X, X.softmax(-1), "is the softmax of the right one over the last axis."),
     (X, X.exp(), "is the exponential of the right one."),
     (X, X * torch.arange(1, 6)[:, None], "is the right one times numbers that are the same along the last axis."),
@@ -52,6 +52,11 @@ TRUE = [
 @pytest.mark.parametrize(("want", "have", "says"), TRUE)
 def test_a_simple_relation_is_said(want, have, says):
     assert said(want, have) == says
+
+
+def test_what_is_said_of_a_larger_input_is_not_said_of_the_first():
+    rows = [(Outcome((want,), ("x",)), Outcome((want.roll(1, 0),), ("x",))) for want in (X[0, :2, 0], X[0])]
+    assert observation(rows)[0] == "On a larger input x is the right one moved one place later along the last axis but one."
 
 
 def test_nothing_is_said_of_a_result_that_is_merely_wrong_or_too_small_to_tell():
