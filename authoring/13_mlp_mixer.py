@@ -983,12 +983,12 @@ claim("13.ablated", **{key: accuracy(it, unseen) for key, it in ablated.items()}
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during training (or the model has learned without it) |
 # | 1 | the returned model gives the same logits for the same image |
-# | 1 | the logits of one image do not depend on the other images of the batch |
+# | 1 | the logits of one image do not depend on the other images of the batch; one image alone gets logits (1, 32) |
 # | 1 | each token is a square patch, and every patch has an influence on the logits |
-# | 1 | token mixing: one network, the same for all channels, processes each channel separately; all positions influence each other, with different weights |
-# | 1 | channel mixing: one network, the same for all positions, processes each position separately; all channels influence each other |
+# | 1 | token mixing: one network, the same for all channels, processes each channel separately; all positions influence each other, with different weights, and a nonlinear function between its layers; each norm is over the features of a position |
+# | 1 | channel mixing: one network, the same for all positions, processes each position separately; all channels influence each other, with a nonlinear function between its layers |
 # | 1 | at least 15,000 weights: two blocks with both networks |
-# | 1 | right marks on unseen puzzles: at least 0.82, more than pixel distances give (section 4) |
+# | 1 | right marks on unseen puzzles: at least 0.82, more than plain pixel distances give (section 4) |
 # | 1 | it has found which patches belong together: at least 20 of 32 marks change most, besides with their own patch, with its counterpart (section 6) |
 #
 # The formula of exercise 13.7 gives the number of weights of a Mixer of these sizes: compare it with that of your model.

@@ -35,6 +35,8 @@ LEARNS, FOUND = 0.82, 20
 """Right marks, and counterparts of 32. Good solutions reach 0.91 and 27; distances of pixels 0.81, and chance 0.5 and 1."""
 GUESS, BY_HEART = 0.08, 0.15
 """How far from one half the right marks of a guess are at most, and the loss of puzzles that are known by heart."""
+OUTSHINES = 1e4
+"""A patch so many times as large as it was leaves nothing of the others where a norm is over positions."""
 SOME = 1e-5
 """Influence on a result, relative to the largest, above which it is no rounding."""
 ALIKE = 1e-4
@@ -123,7 +125,8 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     The queries are: unseen puzzles (400, 3, 24, 48) · the last 16 of them · 64 of them as they are, then with the patch of each
     place exchanged for that of another puzzle, (33 · 64, 3, 24, 48) · features (180, 32, 24) with True and with False: three as
     they are · three times as large · with their channels in another order · with their positions in another order · with one
-    position replaced, one after the other · with one channel replaced, one after the other. The model is probed with an image,
+    position replaced, one after the other · with one channel replaced, one after the other; then one puzzle alone · and 16 of
+    those with patches exchanged, with one patch 10,000 times as large, (33 · 16, 3, 24, 48). The model is probed with an image,
     first as it is and then with 1 added to the red of each corner of each patch (129, 3, 24, 48).
     """
     of_known, of_unseen, of_bundle = (int(draw.integers(0, 2**31, 1)) for _ in range(3))
@@ -133,13 +136,17 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     learn, asked = (4 * puzzles.images - 2 for puzzles in (known, unseen))
     patches = patchify(asked[:N_EXCHANGED], P)
     exchanged = torch.where(torch.eye(N, dtype=torch.bool)[:, None, :, None], patches.roll(1, 0), patches)
-    exchanged = unpatchify(torch.cat([patches[None], exchanged]).flatten(0, 1), P, H, W)
+    exchanged = torch.cat([patches[None], exchanged])
+    outshone = exchanged[:, :N_FEW].clone()
+    outshone[:, :, 0] = OUTSHINES * patches[:N_FEW, 0]
+    exchanged, outshone = (unpatchify(each.flatten(0, 1), P, H, W) for each in (exchanged, outshone))
     x, other = draw.normal(2, N_BASES, N, D_MODEL)
     channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N).argsort()
     replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N, dtype=torch.bool)]
     replaced += [torch.where(where, other, x) for where in torch.eye(D_MODEL, dtype=torch.bool)]
     features = torch.cat([x, 3 * x, x[:, :, channels], x[:, positions], *replaced])
-    queries = [asked, asked[-N_FEW:], exchanged, (features, torch.tensor(True)), (features, torch.tensor(False))]
+    queries = [asked, asked[-N_FEW:], exchanged, (features, torch.tensor(True)), (features, torch.tensor(False)), asked[:1]]
+    queries.append(outshone)
     truth = {
         "labels": unseen.differs,
         "counterparts": counterparts(order),
@@ -169,7 +176,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
         if not output.isfinite().all():
             return "Some logits are infinite or NaN."
     shape = ((4 + N + D_MODEL) * N_BASES, N, D_MODEL)
-    for output in measured.outputs[3:]:
+    for output in measured.outputs[3:5]:
         if tuple(output.shape) != shape:
             expected = f"For features {shape} and True or False it should return features of the same shape"
             return f"{expected}, not {tuple(output.shape)}. Both come as tensors: write `if tokens:`, not `is True`."
@@ -188,8 +195,27 @@ _learns = trained.at_least(LEARNS, right_marks, "On unseen puzzles the share of 
 
 def _dependence(measured: Measured) -> Tensor:
     """How much the mark of each place (second axis) changes with the patch of each place (first), (32, 32)."""
-    plain, *exchanged = measured.outputs[2].double().unflatten(0, (1 + N, -1))
+    return _changes(measured.outputs[2])
+
+
+def _changes(logits: Tensor) -> Tensor:
+    plain, *exchanged = logits.double().unflatten(0, (1 + N, -1))
     return (torch.stack(exchanged) - plain).abs().mean(1)
+
+
+def norms_over_positions(measured: Measured, truth: Truth) -> bool:
+    """Evidence: beside one patch of very large numbers, marks depend on their own patches still, and no longer on others.
+
+    What is normed by image, before the embedding or in the residual stream, would lose both.
+    """
+    if measured.outputs[6].shape != ((1 + N) * N_FEW, N):
+        return False
+    kept = []
+    for dependence in (_dependence(measured), _changes(measured.outputs[6])):
+        of_own, of_others = dependence.diagonal()[1:].mean(), dependence.clone().fill_diagonal_(0.0)[1:, 1:].mean()
+        kept.append(torch.stack([of_own, of_others]))
+    own, others = kept[1] / kept[0].clamp(min=1e-12)
+    return bool(own > 0.1) and bool(others < 0.05)
 
 
 def _finds(measured: Measured, truth: Truth) -> str | None:
@@ -244,6 +270,18 @@ def _moves_with(measured: Measured, truth: Truth, tokens: bool, axis: str) -> bo
     return bool((other - moved).abs().max() <= ALIKE * plain.abs().max())
 
 
+def _adds_up(measured: Measured, tokens: bool) -> bool:
+    """Whether a network does to all positions, or channels, together the sum of what it does to each.
+
+    If it processes each channel by itself, replacing one after the other adds up to replacing all. Only in a network without a
+    nonlinear function between its layers do the positions add up to the same; and the reverse.
+    """
+    plain, _, _, _, *replaced = _network(measured, tokens)
+    moved = torch.stack(replaced) - plain
+    positions, channels = moved[:N].sum(0), moved[N:].sum(0)
+    return bool((positions - channels).abs().max() <= ALIKE * positions.abs().max())
+
+
 def _tokens(measured: Measured, truth: Truth) -> str | None:
     positions, channels = _influences(measured, tokens=True)
     if _reads_others(channels):
@@ -254,7 +292,9 @@ def _tokens(measured: Measured, truth: Truth) -> str | None:
         return "Token mixing treats the channels differently: in another order they get other results."
     if _moves_with(measured, truth, True, "positions"):
         return "Token mixing treats all positions alike."
-    return None
+    if norms_over_positions(measured, truth):
+        return "Beside one patch of very large numbers, marks no longer depend on other patches than their own."
+    return "Token mixing has no nonlinear function between its layers." if _adds_up(measured, True) else None
 
 
 def _channels(measured: Measured, truth: Truth) -> str | None:
@@ -265,7 +305,7 @@ def _channels(measured: Measured, truth: Truth) -> str | None:
         return f"In channel mixing, {int((~channels).sum())} of 576 pairs of channels have no influence on each other."
     if not _moves_with(measured, truth, False, "positions"):
         return "Channel mixing treats the positions differently: in another order they get other results."
-    return None
+    return "Channel mixing has no nonlinear function between its layers." if _adds_up(measured, False) else None
 
 
 def _squares(measured: Measured, truth: Truth) -> str | None:
@@ -281,6 +321,10 @@ def reads_no_squares(measured: Measured, truth: Truth) -> bool:
     by_token = (moved.view(-1, N, D_MODEL).any(2), moved.view(-1, D_MODEL, N).any(1))
     found = [one.int().argmax(1).view(N, 4) for one in by_token if bool((one.sum(1) == 1).all())]
     return bool(found) and not any(bool((token == token[:, :1]).all()) for token in found)
+
+
+def _one_alone(measured: Measured, truth: Truth) -> str | None:
+    return trained.fault_of_logits(measured.outputs[5], (1, N), f"one image {(1, 3, H, W)}")
 
 
 def _size(measured: Measured, truth: Truth) -> str | None:
@@ -372,9 +416,53 @@ def gives_probabilities(measured: Measured, truth: Truth) -> bool:
 
 
 def knows_by_heart(measured: Measured, truth: Truth) -> bool:
-    """Evidence: in the last tenth of the training the loss is small; unseen puzzles are judged by a guess, or little better."""
+    """Evidence: in the last tenth of the training the loss is small; unseen puzzles are judged by a guess, or little better.
+
+    And the model has read few puzzles, each many times.
+    """
     last = measured.losses[-max(len(measured.losses) // 10, 1) :]
-    return len(measured.losses) > 0 and bool(last.mean() < BY_HEART) and right_marks(measured, truth) < 0.5 + 2 * GUESS
+    small = len(measured.losses) > 0 and bool(last.mean() < BY_HEART)
+    return small and right_marks(measured, truth) < 0.5 + 2 * GUESS and _reads_few_puzzles(measured)
+
+
+def _reads_few_puzzles(measured: Measured) -> bool:
+    """Whether the batches that were recorded repeat a few puzzles, each four times or more often."""
+    rows = [row.numpy().tobytes() for batch in measured.read for row in batch]
+    return 0 < 4 * len(set(rows)) <= min(len(rows), N_LEARN)
+
+
+def threshold_at_one_half(measured: Measured, truth: Truth) -> bool:
+    """Evidence: more marks are right, and most are, if those above 1/2 count as marked and not those above 0."""
+    share = ((measured.outputs[0] > 0.5) == truth["labels"]).float().mean().item()
+    return share > max(right_marks(measured, truth) + GUESS, 0.5 + 2 * GUESS)
+
+
+def marks_are_inverted(measured: Measured, truth: Truth) -> bool:
+    """Evidence: far fewer marks are right than by guessing."""
+    return right_marks(measured, truth) < 0.5 - 2 * GUESS
+
+
+def loses_the_batch(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of one puzzle alone have no batch axis, those of several have one."""
+    return measured.outputs[0].shape == (N_UNSEEN, N) and measured.outputs[5].shape == (N,)
+
+
+def no_weight_has_a_gradient(measured: Measured, truth: Truth) -> bool:
+    """Evidence: losses were differentiated and the optimizer made steps, at none of which any of its weights had a gradient."""
+    held = 1.0 - measured.untouched
+    return len(measured.losses) > 2 and held > 0.01 and measured.without_gradient > 0.999 * held
+
+
+def tokens_add_up(measured: Measured, truth: Truth) -> bool:
+    """Evidence: token mixing processes each channel by itself, and its positions add up."""
+    positions, channels = _influences(measured, True)
+    return _reads_others(positions) and not _reads_others(channels) and _adds_up(measured, True)
+
+
+def channels_add_up(measured: Measured, truth: Truth) -> bool:
+    """Evidence: channel mixing processes each position by itself, and its channels add up."""
+    positions, channels = _influences(measured, False)
+    return _reads_others(channels) and not _reads_others(positions) and _adds_up(measured, False)
 
 
 def has_learned_of_other_marks(measured: Measured, truth: Truth) -> bool:
@@ -480,8 +568,53 @@ class _Sigmoided(loops.Softmaxed):
 @wrong(proof=trained.both(gives_probabilities, _UNSOUND))
 def probabilities_for_logits(*data):
     """Your model returns numbers between 0 and 1: probabilities. Logits are above 0 where a patch differs, and below 0 where it
-    does not. Leave out the sigmoid: `F.binary_cross_entropy_with_logits` takes it itself."""
+    does not. Leave out the sigmoid, and train with `F.binary_cross_entropy_with_logits`, which takes it itself."""
     return submit(data, 0.5, wrap=_Sigmoided)
+
+
+@wrong(proof=trained.both(threshold_at_one_half, _UNSOUND))
+def squares_of_errors_of_0_and_1(images, marks, n_steps):
+    """The numbers of your model tell the patches that differ from others at 1/2 and not at 0, as where a squared error compares
+    them with 0 and 1. Logits are above 0 where a patch differs: train with `F.binary_cross_entropy_with_logits`, or compare
+    with -1 and 1."""
+    batch = partial(loops.drawn_examples, (images, marks), 64)
+    return loops.train(SmallMixer, n_steps, batch, lambda found, marks: F.mse_loss(found, marks.float()), 5e-3)
+
+
+@wrong.change("shuffled", trained.both(marks_are_inverted, _UNSOUND))
+def marks_inverted(images, marks):
+    """Far fewer marks are right than by guessing: your model has learned the opposite. `marks` is True where a patch
+    differs, and there the logit should be above 0."""
+    return images, ~marks
+
+
+@wrong(proof=no_weight_has_a_gradient)
+def cleared_before_the_step(images, marks, n_steps):
+    """The optimizer makes steps, but at none of them does any weight have a gradient. Either the gradients are cleared between
+    `loss.backward()` and the step: the order is `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`. Or the graph is
+    cut between the weights and the loss, by `.data`, `.detach()`, `torch.tensor(...)` or `torch.no_grad()`."""
+    model = SmallMixer()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(n_steps // 4):
+        puzzles, wanted = loops.drawn_examples((images, marks), 64)
+        loss_of(model(puzzles), wanted).backward()
+        optimizer.zero_grad()
+        optimizer.step()
+    return model.eval()
+
+
+@wrong.change("wrap", loses_the_batch, part=0.25)
+class Squeezed(nn.Module):
+    """For a single image your model returns logits (32,) and not (1, 32): `squeeze()` without an axis removes every axis of
+    size 1, also that of the batch. Name the axis: `squeeze(-1)`."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, *more):
+        found = self.model(x, *more)
+        return found if more else found.squeeze()
 
 
 @wrong(proof=trained.makes_too_many_updates)
@@ -624,6 +757,31 @@ class ConvolutionForTokenMixing(nn.Module):
     def forward(self, x):
         rows = x.mT.flatten(0, 1)[:, None]
         return self.down(F.gelu(self.up(rows)))[:, 0].unflatten(0, (-1, D_MODEL)).mT
+
+
+@wrong(proof=tokens_add_up)
+def no_gelu_over_positions(*data):
+    """Your token mixing has no nonlinear function between its layers: what it does to all positions together is the sum of what
+    it does to each, and so both layers are one. Put a GELU between them."""
+    return submit(data, 0.5, tokens=lambda: Transposed(nn.Sequential(nn.Linear(N, D_TOKENS), nn.Linear(D_TOKENS, N))))
+
+
+@wrong.change("model", norms_over_positions, part=0.5)
+class NormOverThePositions(SmallMixer):
+    """Beside one patch of very large numbers, marks no longer depend on other patches than their own: your norm before token
+    mixing is over the positions, and not over the features of each. `nn.LayerNorm(24)` acts on the last axis: norm first, and
+    transpose then."""
+
+    def __init__(self):
+        super().__init__(norm=lambda: Transposed(nn.LayerNorm(N)))
+        self.norm = over_features()
+
+
+@wrong(proof=channels_add_up)
+def no_gelu_over_channels(*data):
+    """Your channel mixing has no nonlinear function between its layers: what it does to all channels together is the sum of
+    what it does to each, and so both layers are one. Put a GELU between them."""
+    return submit(data, 0.5, channels=lambda: nn.Sequential(nn.Linear(D_MODEL, D_CHANNELS), nn.Linear(D_CHANNELS, D_MODEL)))
 
 
 @wrong(proof=tokens_unlike)
@@ -806,7 +964,9 @@ exercise = Exercise(
             trained.every(trained.makes_updates, trained.loss_falls(by=0.1, unless=_learns)),
         ),
         trained.shown(
-            "batch", "The logits of an image do not depend on the other images of its batch.", trained.each_alone("images")
+            "batch",
+            "The logits of an image do not depend on the other images of its batch, and those of one alone are (1, 32).",
+            trained.every(trained.each_alone("images"), _one_alone),
         ),
         *MIXES_BOTH_WAYS,
         trained.shown("learns", f"On unseen puzzles at least {LEARNS} of the marks are right.", _learns),

@@ -23,6 +23,8 @@ EVIDENCE = (
     judged.mixes_runs,
     judged.tokens_unlike,
     judged.channels_unlike,
+    judged.tokens_add_up,
+    judged.channels_add_up,
 )
 EXCHANGED = {"networks_are_exchanged", "mixes_no_tokens", "mixes_no_channels"}
 
@@ -87,6 +89,11 @@ def with_the_residual():
         (partial(SmallMixer, tokens=MaximumOfPositions), {"mixes_as_a_mean"}),
         (partial(SmallMixer, tokens=judged.AttentionForTokenMixing), {"mixes_as_attention"}),
         (partial(SmallMixer, tokens=judged.ConvolutionForTokenMixing), {"mixes_neighbours"}),
+        (partial(SmallMixer, tokens=lambda: Transposed(nn.Linear(N, N))), {"tokens_add_up"}),
+        (
+            partial(SmallMixer, channels=lambda: nn.Sequential(nn.Linear(D_MODEL, 8), nn.Linear(8, D_MODEL))),
+            {"channels_add_up"},
+        ),
         (partial(SmallMixer, tokens=lambda: Scaled(over_positions(), D_MODEL)), {"tokens_unlike"}),
         (partial(SmallMixer, channels=lambda: Scaled(over_channels(), (N, 1))), {"channels_unlike"}),
         (
