@@ -635,10 +635,10 @@ suspect = check("11.7", suspect)
 # | 1 | the model maps images (B, 3, 48, 48) to logits (B, n_classes) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
-# | 1 | the loss falls during training (or the model has learned without it) |
+# | 1 | the loss falls by a tenth, or the line before the last holds |
 # | 1 | the returned model gives the same logits for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
-# | 1 | every patch is a square, and has an influence on the logits |
+# | 1 | patches are squares without overlap, and each influences the logits |
 # | 1 | the logits depend on *where* a patch is, as in every Vision Transformer |
 # | 2 | the influence of a patch depends on what the other patches show, as it does with attention |
 # | 1 | loss on unseen maps: 1 nat below that of a guess, which is 2.1 nats; a bag of symbols has 1.4 |
@@ -651,8 +651,8 @@ from course_tools.bank.lecture_11.repair_vit import repair_vit
 repair_vit = check("11.7", repair_vit)
 
 # %% [markdown]
-# The next cell trains your model once more, on maps of section 1, and shows the six unseen ones to whose symbol it gives the
-# least probability.
+# The next cell trains your model again, and shows the six unseen maps to whose symbol it gives the least probability; *it says*
+# marks a wrong answer.
 
 # %%
 torch.manual_seed(0)

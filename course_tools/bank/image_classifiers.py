@@ -19,11 +19,13 @@ from course_tools.checks.trained import (
     each_alone,
     every,
     fault_of_logits,
+    has_no_attention,
     holds,
     is_near,
     loss_falls,
     makes_updates,
     probe_of,
+    reads_other_examples,
     shown,
     sound_training,
 )
@@ -114,18 +116,24 @@ def every_patch(measured: Measured, truth: Truth) -> str | None:
 
 
 def _squares(measured: Measured, truth: Truth) -> str | None:
+    if patches_overlap(measured, truth):
+        return "The patches overlap: some pixels belong to several tokens."
     return "The pixels of a token are no square patch." if reads_no_squares(measured, truth) else None
 
 
 def _order(measured: Measured, truth: Truth) -> str | None:
     if ignores_the_order(measured, truth):
-        return "The logits do not change if the four quadrants of an image are permuted."
+        return "The logits do not change if the four quarters of an image change places, each with its patches."
     return None
 
 
 def _mixes(measured: Measured, truth: Truth) -> str | None:
     if adds_up_patches(measured, truth):
-        return "Replacing a quadrant changes the logits by an amount that is independent of the opposite quadrant."
+        return "Replacing a quarter of the patches changes the logits by an amount that is independent of the opposite quarter."
+    if weighs_over_the_queries(measured, truth):
+        return "The weights that multiply the values sum to 1 over the queries, and not over the keys."
+    if has_no_attention(measured, truth):
+        return "No values are multiplied by weights that depend on the image and sum to 1 over the keys."
     if does_not_attend(measured, truth):
         return "With equal weights in place of attention weights, the logits stay the same."
     return None
@@ -136,11 +144,15 @@ def learns(measured: Measured, truth: Truth) -> str | None:
     loss, wanted = held_out_loss(measured, truth), truth["frequencies"] - GAIN
     if loss <= wanted:
         return None
-    return f"On held-out images its loss is {loss:.2f} nats; that of the class frequencies is {truth['frequencies']:.2f}."
+    return f"On held-out images its loss is {loss:.2f} nats; that of a guess is {truth['frequencies']:.2f}."
 
 
 MIXES_PATCHES = (
-    shown("patches", "Each token is a square patch, and every patch influences the logits.", every(every_patch, _squares)),
+    shown(
+        "patches",
+        "Each token is a square patch without overlap, and every patch influences the logits.",
+        every(every_patch, _squares),
+    ),
     shown("order", "The logits depend on the position of a patch.", _order),
     shown("attention", "Tokens attend to each other, with weights that depend on their content.", _mixes, 2),
 )
@@ -160,7 +172,7 @@ def properties(
         *sound_training(seconds, most_parameters, model, every(makes_updates, loss_falls(by=FALLS, unless=learns))),
         shown("batch", "The logits of an image do not depend on the other images of its batch.", each_alone("images")),
         *MIXES_PATCHES,
-        shown("learns", "On held-out images the loss is 1 nat below that of the class frequencies.", learns),
+        shown("learns", "On held-out images the loss is 1 nat below that of a guess.", learns),
         holds("score", *score, 1, ("learns",)),
     )
 
@@ -173,11 +185,30 @@ def _influences(measured: Measured) -> Tensor:
 
 def reads_no_squares(measured: Measured, truth: Truth) -> bool:
     """Evidence: the values that the attention mixes belong to other groups of pixels than squares."""
-    values, rows = probe_of(measured, 1).values, min(truth["held out"].shape[-1], FINEST)
-    if len(values) != 1 + rows**2:
+    changes, rows = _changes_of_values(measured, truth), min(truth["held out"].shape[-1], FINEST)
+    if not len(changes):
         return False
-    token = (values[1:] - values[0]).abs().sum(-1).argmax(-1).reshape(rows, rows)
+    token = changes.argmax(-1).reshape(rows, rows)
     return not any(is_cut_into(token, P) for P in range(2, rows // 2 + 1) if rows % P == 0)
+
+
+def patches_overlap(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the values that the attention mixes belong to squares of pixels, cut off by the border or not, that overlap."""
+    changes, rows = _changes_of_values(measured, truth), min(truth["held out"].shape[-1], FINEST)
+    if not len(changes) or reads_other_examples(measured, truth):
+        return False
+    reads = (changes > 1e-3 * changes.amax(-1, keepdim=True)).mT.reshape(-1, rows, rows)
+    reads = reads[reads.flatten(1).any(-1)]
+    heights, widths = reads.any(2).sum(-1), reads.any(1).sum(-1)
+    filled = bool((reads.flatten(1).sum(-1) == heights * widths).all())
+    return filled and bool(heights.max() == widths.max() < rows) and bool((reads.sum(0) > 1).any())
+
+
+def _changes_of_values(measured: Measured, truth: Truth) -> Tensor:
+    """How much the values of each token change with each pixel, or block of pixels, (S², T); empty if they are not known."""
+    values = probe_of(measured, 1).values
+    known = len(values) == 1 + min(truth["held out"].shape[-1], FINEST) ** 2
+    return (values[1:] - values[0]).abs().sum(-1) if known else torch.zeros(0)
 
 
 def is_cut_into(token: Tensor, P: int) -> bool:
@@ -190,6 +221,38 @@ def misses_patches(measured: Measured, truth: Truth) -> bool:
     """Evidence: some patches have no influence, others a large one."""
     influences = _influences(measured)
     return bool(influences.min() < UNMOVED) and bool(influences.max() > 0.01)
+
+
+def reads_every_patch(measured: Measured, truth: Truth) -> bool:
+    """Evidence: every patch has an influence on the logits."""
+    return every_patch(measured, truth) is None
+
+
+def reads_no_patch(measured: Measured, truth: Truth) -> bool:
+    """Evidence: whatever an image shows, the logits are the same."""
+    logits = measured.outputs[0]
+    return bool(_influences(measured).max() < UNMOVED) and is_near(logits, logits[:1].expand_as(logits), tolerance=UNMOVED)
+
+
+def embeds_other_images(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the same image, first in both probes, is embedded otherwise among other images: not at the same place."""
+    one, other = (probe_of(measured, i).embedded[:1] for i in range(2))
+    return one.numel() > 0 and one.shape == other.shape and not is_near(one, other)
+
+
+def weighs_over_the_queries(measured: Measured, truth: Truth) -> bool:
+    """Evidence: weights that depend on the image sum to 1 over the queries, and none over the keys."""
+    _, over_keys, over_queries = probe_of(measured).counts.tolist()
+    return over_keys == 0 < over_queries
+
+
+def layers_are_side_by_side(measured: Measured, truth: Truth) -> bool:
+    """Evidence: several attentions are computed, and no chain of nonlinear operations leads through more than one layer.
+
+    A layer has three of them, two norms and a nonlinearity; before the logits there may be one more.
+    """
+    shown = probe_of(measured)
+    return int(shown.counts[1]) > 1 and int(shown.depth) < 3 * int(shown.counts[1])
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
@@ -210,7 +273,7 @@ def adds_up_patches(measured: Measured, truth: Truth) -> bool:
 
 def is_a_sum_over_patches(measured: Measured, truth: Truth) -> bool:
     """Evidence: every patch has an influence on the logits, and the same whatever others show."""
-    return adds_up_patches(measured, truth) and every_patch(measured, truth) is None
+    return adds_up_patches(measured, truth) and reads_every_patch(measured, truth)
 
 
 def reads_in_order(measured: Measured, truth: Truth) -> bool:

@@ -571,8 +571,12 @@ def _at_most(findings: tuple[Finding, ...], severity: Severity, most: int) -> tu
 
 
 def _with_change(findings: tuple[Finding, ...], severity: Severity, earned: int, change: int) -> tuple[Finding, ...]:
+    """Adjust the points, and say why; this takes the place of the limit of a model that has not learned."""
+    if not change:
+        return findings
     says = f"{_points(earned + change)}, because {severity.law}."
-    return (*findings, Finding("severity", says, "adjusts", change)) if change else findings
+    others = tuple(f for f in findings if f.name != "learned" or f.status != "adjusts")
+    return (*others, Finding("severity", says, "adjusts", earned + change - _earned(others)))
 
 
 def _points(n: int) -> str:

@@ -145,6 +145,11 @@ def attention(q, k, v):
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
 
+def over_the_batch(*qkv):
+    """Take the maps of a batch for the tokens, as `nn.MultiheadAttention` does without `batch_first`."""
+    return attention(*(part.transpose(0, 1) for part in qkv)).transpose(0, 1)
+
+
 def _class_token(x):
     return x[:, 0]
 
@@ -211,11 +216,14 @@ wrong = loops.Submissions(
 )
 
 
-@wrong(proof=trained.both(trained.reads_other_examples, language_models.gives_probabilities))
+takes_other_patches = trained.both(trained.reads_other_examples, classifiers.embeds_other_images)
+
+
+@wrong(proof=trained.both(takes_other_patches, language_models.gives_probabilities))
 def three_faults(images, labels, n_classes, n_steps):
-    """The check measured two faults. The logits of a map change with the other maps of its batch: some of its patches are
-    not its own. And the outputs for a map are positive and sum to 1, while `F.cross_entropy` takes logits. These two may
-    hide a third: repair them, and run the check again."""
+    """The check measured these two faults. The logits of a map change with the other maps of its batch: some of its patches are
+    not its own. And the outputs for a map are positive and sum to 1, while `F.cross_entropy` takes logits. The
+    crosses below say what else was measured: weights that never had a gradient are a third fault. Repair all."""
 
     class Layer(nn.Module):
         def __init__(self, d):
@@ -274,11 +282,20 @@ def without_shuffling(*data):
     return submit(data, 0.5, in_order=True)
 
 
-@wrong(proof=trained.reads_other_examples)
+@wrong(proof=takes_other_patches)
 def patches_of_other_images(*data):
-    """The logits of a map still change with the other maps of its batch: its patches are taken from several maps. Bring
-    the batch axis to the front before the reshape."""
+    """The logits of a map still change with the other maps of its batch: where the patches are embedded, the batch axis
+    is not in front, and patches of several maps are taken for those of one. Bring the batch axis to the front before the
+    reshape."""
     return submit(data, 0.5, cut=patches_across_images)
+
+
+@wrong(proof=trained.reads_other_examples)
+def attention_over_the_batch(*data):
+    """The logits of a map change with the other maps of its batch. Two steps can mix maps: a reshape while the batch axis is
+    not in front; and attention over the batch, since `nn.MultiheadAttention` without `batch_first=True` takes the first axis
+    for the tokens."""
+    return submit(data, 0.5, mix=over_the_batch, of=lambda logits: logits.mean(1))
 
 
 @wrong(proof=classifiers.misses_patches)
@@ -288,7 +305,15 @@ def first_patches_only(*data):
     return submit(data, 0.5, cut=lambda images: cells(images)[:, :4])
 
 
-@wrong.change("model", trained.weights_without_gradient, part=0.5)
+@wrong(proof=trained.both(trained.weights_without_gradient, classifiers.reads_no_patch))
+def class_token_alone(*data):
+    """The logits are the same for every map, and some weights never have a gradient: nothing of a patch reaches the logits. Is
+    the attention called, and over the tokens of one map? `nn.MultiheadAttention` without `batch_first=True` takes the first
+    axis for the tokens: each token then attends over the batch, in which all class tokens are alike."""
+    return submit(data, 0.5, mix=over_the_batch)
+
+
+@wrong.change("model", trained.both(trained.weights_without_gradient, classifiers.layers_are_side_by_side), part=0.5)
 class LayersSideBySide(SmallViT):
     """Some weights never have a gradient, because nothing reads what they compute: each layer reads the same tokens, and only
     the last result is kept. So the encoder is one layer deep, and there the class token has the same query for every map,
@@ -301,9 +326,9 @@ class LayersSideBySide(SmallViT):
         return y
 
 
-@wrong.change("model", classifiers.ignores_the_order, part=0.5)
+@wrong.change("model", trained.both(classifiers.ignores_the_order, classifiers.reads_every_patch), part=0.5)
 class PositionsAfterTheEncoder(SmallViT):
-    """The logits stay the same when the quadrants of a map change places: the tokens attend without knowing their positions.
+    """The logits stay the same when the quarters of a map change places: the tokens attend without knowing their positions.
     This question does not need them, but positions were no fault, and every other question does. Add them to the tokens before
     the first layer."""
 
@@ -311,11 +336,25 @@ class PositionsAfterTheEncoder(SmallViT):
         return self.of(self.logits(self.norm(self.mixed(self.tokens(images)) + self.positions)))
 
 
+@wrong.detail(proof=classifiers.patches_overlap)
+def overlapping_patches(*data):
+    """Your patches overlap: some pixels belong to several tokens. Keep the cut into sixteen patches of 12 × 12 pixels, each
+    pixel in one of them."""
+    return submit(data, cut=lambda images: F.unfold(images, CELL, dilation=2, stride=8).mT)
+
+
 @wrong.detail(proof=classifiers.reads_no_squares)
 def strips_for_patches(*data):
     """The attention does not mix square patches, each of its own pixels, as that of the run does. Keep the cut into patches of
     12 × 12 pixels, with the batch axis in front."""
     return submit(data, cut=lambda images: images.reshape(len(images), GRID**2, -1))
+
+
+@wrong(proof=classifiers.weighs_over_the_queries)
+def softmax_over_the_queries(*data):
+    """The weights of your attention sum to 1 over the queries, and not over the keys: the softmax has the wrong axis. Of scores
+    (…, queries, keys), take `softmax(-1)`."""
+    return submit(data, 0.5, mix=lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(-2) @ v)
 
 
 @wrong(proof=classifiers.is_a_sum_over_patches)

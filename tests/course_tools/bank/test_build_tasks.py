@@ -90,6 +90,7 @@ def test_a_wrong_submission_is_refused_with_its_own_mistake(id, wrong, request):
     found = judged(id, sooner(wrong) if early else wrong)
     assert not found.passed
     assert 0 < found.points < found.max_points
+    assert sum(finding.status == "adjusts" for finding in found.findings) <= 1
     assert (found.misconception if hasattr(wrong, "proof") else found.suspected) == misconception(wrong)
 
 

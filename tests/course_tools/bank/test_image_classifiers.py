@@ -9,7 +9,7 @@ from torch import nn
 from course_tools.bank import image_classifiers as judged
 from course_tools.bank.language_models import gives_probabilities
 from course_tools.bank.lecture_11 import repair_vit
-from course_tools.bank.lecture_11.repair_vit import LayersSideBySide, PositionsAfterTheEncoder, SmallViT, cells
+from course_tools.bank.lecture_11.repair_vit import LayersSideBySide, PositionsAfterTheEncoder, SmallViT, cells, over_the_batch
 from course_tools.checks.trained import reads_other_examples
 from course_tools.checks.training_record import measure
 
@@ -19,6 +19,11 @@ EVIDENCE = (
     judged.ignores_the_order,
     judged.adds_up_patches,
     judged.reads_no_squares,
+    judged.patches_overlap,
+    judged.reads_no_patch,
+    judged.embeds_other_images,
+    judged.weighs_over_the_queries,
+    judged.layers_are_side_by_side,
     judged.reads_in_order,
     gives_probabilities,
 )
@@ -45,6 +50,14 @@ def constant(n_classes):
     return SmallViT(n_classes, mix=lambda q, k, v: torch.zeros_like(v))
 
 
+def overlapping(images):
+    return nn.functional.unfold(images, 12, dilation=2, stride=8).mT
+
+
+def over_queries(q, k, v):
+    return (q @ k.mT).softmax(-2) @ v
+
+
 def with_a_head_of_zeros(n_classes):
     model = SmallViT(n_classes)
     nn.init.zeros_(model.logits.weight)
@@ -61,13 +74,20 @@ def with_probabilities(n_classes):
     [
         (SmallViT, set()),
         (partial(SmallViT, positions=0.0), {"ignores_the_order"}),
-        (partial(SmallViT, cut=repair_vit.patches_across_images), {"reads_other_examples", "reads_no_squares"}),
+        (
+            partial(SmallViT, cut=repair_vit.patches_across_images),
+            {"reads_other_examples", "reads_no_squares", "embeds_other_images"},
+        ),
         (partial(SmallViT, cut=lambda images: cells(images)[:, 8:]), {"misses_patches", "adds_up_patches", "reads_no_squares"}),
         (partial(SmallViT, cut=lambda images: images.reshape(len(images), 16, 432)), {"reads_no_squares"}),
-        (LayersSideBySide, set()),
+        (partial(SmallViT, cut=overlapping), {"reads_no_squares", "patches_overlap"}),
+        (LayersSideBySide, {"layers_are_side_by_side"}),
+        (partial(SmallViT, mix=over_the_batch), {"reads_no_patch", "ignores_the_order", "adds_up_patches"}),
+        (partial(SmallViT, mix=over_the_batch, of=lambda logits: logits.mean(1)), {"reads_other_examples"}),
+        (partial(SmallViT, mix=over_queries), {"weighs_over_the_queries"}),
         (PositionsAfterTheEncoder, {"ignores_the_order"}),
-        (constant, {"ignores_the_order", "adds_up_patches"}),
-        (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches"}),
+        (constant, {"ignores_the_order", "adds_up_patches", "reads_no_patch"}),
+        (with_a_head_of_zeros, {"ignores_the_order", "adds_up_patches", "reads_no_patch"}),
         (linear, {"adds_up_patches"}),
         (with_probabilities, {"gives_probabilities"}),
     ],
