@@ -836,23 +836,24 @@ claim("10.digits", narrow=narrow, layer=layer, **read)
 # **Build task (35 minutes, 12 points).** Starting from an empty cell, write a network whose *only spatial operation is local
 # attention*, and the loop that trains it to remove noise from stained glass. The noise has another strength in each channel, and
 # you are not told which. Every attention layer attends to windows of 3 × 3 pixels with relative positions; everything else (stem,
-# norms, MLPs) acts on each pixel separately. One layer sees 3 × 3 pixels, two see 5 × 5. Define the classes that you need above
-# `train_denoiser`, in the same cell. You may use torch's layers and your own functions from above, but not the library's
-# `LocalAttention`.
+# norms, MLPs) acts on each pixel separately. How many layers is your choice, up to three: one sees 3 × 3 pixels, two see 5 × 5,
+# three 7 × 7. Define the classes that you need above `train_denoiser`, in the same cell. You may use torch's layers and your own
+# functions from above, but not the library's `LocalAttention`.
 #
 # The model is called in two ways:
 #
 # | call | returns |
 # | --- | --- |
 # | `model(noisy)` | restored images (B, 3, H, W) for noisy ones of the same shape |
-# | `model(noisy, True)` | the context of the *first* attention layer, (B, d, H, W): the weighted sum of the values, without residual connection, norm or activation after it |
+# | `model(noisy, True)` | the context of the *first* attention layer, (B, d, H, W): the weighted sum of the values, before $W_o$, a residual connection or a norm |
 #
 # The check calls `train_denoiser(noisy, clean, n_steps)` once, with 1,500 images of 16 × 16 pixels and `n_steps=600`, and lets the
 # model restore 200 others. Your rivals learn no network: the best *kernel* of 5 × 5 (least squares over all channels), which is
-# the same at every pixel, and the best *bilateral filter* of the lecture, in one pass or two. The check also
-# replaces pixels, exchanges neighbours, moves images and asks for the context, so it can tell your layer from a convolution
-# or from global attention without reading your code. The function has at most 60 seconds of processor time; a good solution
-# needs about ten.
+# the same at every pixel, and the best *bilateral filter* without the pixel itself: one pass over 5 × 5 pixels or two over
+# 3 × 3, whichever restores more. The check also replaces pixels, exchanges neighbours, moves images and asks for the context, so
+# it can tell your first layer from a convolution or from global attention without reading your code. Of later layers it sees only
+# how far they reach, and what they do with an image of a single colour: a small convolution there may escape it, but is not what
+# the task asks for. The function has at most 60 seconds of processor time; a good solution needs about ten.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -862,8 +863,8 @@ claim("10.digits", narrow=narrow, layer=layer, **read)
 # | 1 | the updates read different images, and the loss falls (waived if the model has learned anyway) |
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | what an image becomes does not depend on the other images of the batch |
-# | 1 | *local*: the context depends on the pixels of the window around it, and on no others |
-# | 1 | *weights*: in an image of a single colour the context is the same at every pixel, and so is the restored colour: the weights inside the image sum to 1, and relative positions are added to the scores, not to the values |
+# | 1 | *local*: the context depends on the pixels of the window around it, and on no others; a restored pixel depends on nothing outside the 7 × 7 pixels around it |
+# | 1 | *weights*: in an image of a single colour the context is the same at every pixel, and so is the restored colour: the weights inside the image sum to 1, and relative positions are added to the scores, not to the values; in an image of two colours each feature of the context is between its values for the two |
 # | 1 | *content*: what a neighbour adds to the context depends on the content of the other neighbours |
 # | 1 | *positions*: reordering the neighbours changes the context; shifting the whole image only shifts it |
 # | 1 | it restores unseen glass better than the best kernel |
@@ -877,7 +878,9 @@ train_denoiser = check("10.6", train_denoiser)
 
 # %% [markdown]
 # The next cell gives your function other images to learn from: tiles of the left halves of two photographs, with most noise in red.
-# Then the network restores the right half of one, which it has not seen.
+# Then the network restores the right half of one, which it has not seen. In a photograph the channels go together, so the kernel
+# can restore the noisy red from the cleaner green and blue. The bilateral filter averages each channel by itself, and falls behind;
+# so does a kernel for each channel alone ("channelwise").
 
 # %%
 photos, generator = photographs((107, 160)), torch.Generator().manual_seed(0)
@@ -893,6 +896,10 @@ widths = rivals.best_bilateral_filter(noisy_tiles, tiles, 5, itself=False)
 panels = {"noisy": new_noisy}
 panels["filter"] = rivals.bilateral_filter(new_noisy, 5, *widths, itself=False)
 panels["kernel"] = rivals.by_the_best_kernel(noisy_tiles, tiles, new_noisy, 5)
+given = noisy_tiles, tiles, new_noisy
+channels = zip(*(images.split(1, dim=1) for images in given), strict=True)
+alone = [rivals.by_the_best_kernel(*channel, 5) for channel in channels]
+panels["channelwise"] = torch.cat(alone, dim=1)
 with torch.no_grad():
     panels[f"{whose(train_denoiser)} network"] = built(new_noisy)
 figures.show_restored(panels, new)

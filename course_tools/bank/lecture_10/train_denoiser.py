@@ -3,7 +3,8 @@
 The images are stained glass, and the noise has another strength in each colour channel; which, the check draws. Two filters
 that nothing trains set the scores: the best kernel, the same at every pixel, and the best bilateral filter, one rule for all.
 The returned model also gives the context of its first attention layer. What that depends on is measured from outside: the
-pixels of the window and no others, attention and not a convolution, relative positions, and nothing beyond the border.
+pixels of the window and no others, attention and not a convolution, relative positions, and nothing beyond the border. Of
+later layers only this is measured: how far away pixels may be that influence a restored one.
 """
 
 from functools import partial
@@ -30,8 +31,12 @@ REPLACED = torch.cartesian_prod(*2 * [torch.arange(0, SIDE, 3)])
 """Row and column of the pixels that are replaced, one at a time, (36, 2); the first and the last are at the border."""
 AT, ROWS, COLUMNS = (3, 4), slice(2, 5), slice(3, 6)
 """The pixel whose window is changed, and that window."""
+MOST_LAYERS = 3
+"""Attention layers that a network may have: each widens what a restored pixel depends on by one pixel on each side."""
 NONE, SOME = 1e-6, 1e-5
 """Changes of the context, relative to the largest: one that is at most rounding, and one that is more."""
+LEAST = 0.1
+"""Changes of colours are relative to this one if they are smaller: those of a model that returns one colour are rounding."""
 CLEAR = 1e-2
 """A change that no softmax has suppressed."""
 MANY = 3
@@ -63,9 +68,9 @@ def train_denoiser(noisy: Tensor, clean: Tensor, n_steps: int) -> nn.Module:
     """Build a network whose only spatial operation is local attention, train it to remove noise, and return it.
 
     The model maps noisy images (B, 3, H, W) to restored ones of the same shape. Each attention layer attends to windows of
-    3 × 3 pixels with relative positions; all else acts on each pixel by itself. With a second argument, `model(noisy, True)`,
-    it returns the context of its first attention layer instead, (B, d, H, W): the weighted sum of the values, without the
-    residual connection, a norm or an activation after it.
+    3 × 3 pixels with relative positions, and there are at most three; all else acts on each pixel by itself. With a second
+    argument, `model(noisy, True)`, it returns the context of its first attention layer instead, (B, d, H, W): the weighted sum
+    of the values, before a linear layer, a residual connection or a norm that may follow.
 
     Args:
         noisy: images with noise to learn from, (N, 3, 16, 16). Its strength differs between the channels.
@@ -127,7 +132,8 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     contexts of images of random colours: one as it is, then with one of 36 pixels replaced, in turn (37, 3, 16, 16) ·
     five of a single colour · eight, and these with the neighbours of one pixel in another order (16, 3, 16, 16) · eight, these
     with the left part of a window replaced, the right part, both, its centre, centre and left (48, 3, 16, 16) · eight,
-    and these moved down and to the right by one pixel (24, 3, 16, 16).
+    and these moved down and to the right by one pixel (24, 3, 16, 16) · eight of one colour, eight of another, and eight in
+    which each pixel has one of the two (24, 3, 16, 16). Last it is asked to restore those of which one pixel is replaced.
     """
     strengths = [UNEVEN[channel] for channel in draw.uniform(3).argsort()]
     images = stained_glass(N_LEARN + N_HELD_OUT, draw.generator, SIDE)
@@ -144,17 +150,20 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     left, right_, centre = (torch.zeros(SIDE, SIDE, dtype=torch.bool) for _ in range(3))
     left[ROWS, AT[1] - 1], right_[ROWS, AT[1] + 1], centre[AT] = True, True, True
     parts = [torch.where(where, new, same) for where in (left, right_, left | right_, centre, centre | left)]
+    one, two = draw.uniform(2, N_SAME, 3, 1, 1).expand(-1, -1, -1, SIDE, SIDE)
     contexts = [
         torch.cat([base, torch.where(pixels, other, base)]),
         colours,
         torch.cat([same, mixed]),
         torch.cat([same, *parts]),
         torch.cat([same, same.roll(1, 2), same.roll(1, 3)]),
+        torch.cat([one, two, torch.where(draw.uniform(N_SAME, 1, SIDE, SIDE) < 0.5, one, two)]),
     ]
-    queries = [asked, asked[-N_FEW:], asked[:1], colours, *((each, torch.tensor(True)) for each in contexts)]
+    shown = [asked, asked[-N_FEW:], asked[:1], colours]
+    queries = [*shown, *((each, torch.tensor(True)) for each in contexts), contexts[0]]
     known = noisy[:N_TUNING], clean[:N_TUNING]
-    once, two = best_bilateral_filter(*known, 5, itself=False), best_twice(*known, 3)
-    filtered = bilateral_filter(asked, 5, *once, itself=False), twice(asked, 3, *two)
+    once, passes = best_bilateral_filter(*known, 5, itself=False), best_twice(*known, 3)
+    filtered = bilateral_filter(asked, 5, *once, itself=False), twice(asked, 3, *passes)
     truth = {
         "labels": wanted,
         "noisy": asked,
@@ -172,11 +181,12 @@ def quality(measured: Measured, truth: Truth) -> float:
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    for n, restored in zip((N_HELD_OUT, N_FEW, 1, N_COLOURS), measured.outputs, strict=False):
+    *shown, last = *measured.outputs[:4], measured.outputs[-1]
+    for n, restored in zip((N_HELD_OUT, N_FEW, 1, N_COLOURS, 1 + len(REPLACED)), (*shown, last), strict=True):
         if restored.shape != (n, 3, SIDE, SIDE):
             return f"For images {(n, 3, SIDE, SIDE)} it should return images of this shape, not {tuple(restored.shape)}."
     for n, context in zip(
-        (1 + len(REPLACED), N_COLOURS, 2 * N_SAME, 6 * N_SAME, 3 * N_SAME), measured.outputs[4:], strict=True
+        (1 + len(REPLACED), N_COLOURS, 2 * N_SAME, 6 * N_SAME, 3 * N_SAME, 3 * N_SAME), measured.outputs[4:-1], strict=True
     ):
         if context.ndim != 4 or (context.shape[0], *context.shape[2:]) != (n, SIDE, SIDE):
             expected = f"For images {(n, 3, SIDE, SIDE)} and True it should return the context ({n}, d, 16, 16)"
@@ -195,11 +205,23 @@ def _influences(measured: Measured) -> Tensor:
     return moved / moved.max().clamp(min=1e-12)
 
 
+def _beyond(reach: int, around: bool = False) -> Tensor:
+    """Where pixels are further than `reach` from each of REPLACED, (36, 16, 16); `around` joins opposite borders."""
+    apart = (REPLACED[:, :, None] - torch.arange(SIDE)).abs()
+    far = (torch.minimum(apart, SIDE - apart) if around else apart) > reach
+    return far[:, 0, :, None] | far[:, 1, None, :]
+
+
 def _from_outside(measured: Measured, around: bool = False) -> bool:
     """Whether a pixel influences the context of one in whose window it is not; `around` joins opposite borders."""
-    apart = (REPLACED[:, :, None] - torch.arange(SIDE)).abs()
-    far = (torch.minimum(apart, SIDE - apart) if around else apart) > 1
-    return bool((_influences(measured)[far[:, 0, :, None] | far[:, 1, None, :]] > SOME).any())
+    return bool((_influences(measured)[_beyond(1, around)] > SOME).any())
+
+
+def _from_afar(measured: Measured) -> bool:
+    """Whether a pixel influences a restored one that is further away than layers of attention, as many as allowed, reach."""
+    plain, *replaced = measured.outputs[-1].double()
+    moved = (torch.stack(replaced) - plain).abs().amax(1)
+    return bool((moved[_beyond(MOST_LAYERS)] > SOME * moved.max().clamp(min=LEAST)).any())
 
 
 def _missing(measured: Measured) -> int:
@@ -220,6 +242,14 @@ def _border_and_inside(measured: Measured) -> tuple[float, float]:
     context = measured.outputs[5].double()
     centre = context[:, :, AT[0], AT[1], None, None]
     return _differ(context, centre), _differ(context[:, :, 1:-1, 1:-1], centre)
+
+
+def _outside_the_two(measured: Measured) -> float:
+    """How far contexts in images of two colours lie outside the interval between those of the two, feature by feature."""
+    one, two, mixture = measured.outputs[9].double().chunk(3)
+    one, two = (each[:, :, AT[0], AT[1], None, None] for each in (one, two))
+    least, most = torch.minimum(one, two), torch.maximum(one, two)
+    return (torch.maximum(least - mixture, mixture - most).max() / torch.maximum(most, -least).max().clamp(min=1e-12)).item()
 
 
 def _sums(measured: Measured) -> tuple[float, float]:
@@ -252,6 +282,9 @@ def _local(measured: Measured, truth: Truth) -> str | None:
         return "The context of a pixel changes when a pixel outside its window of 3 × 3 is replaced."
     if (n := _missing(measured)) >= MANY:
         return f"{n} of the 9 positions of a window have no influence on the context."
+    if _from_afar(measured):
+        side = 2 * MOST_LAYERS + 1
+        return f"A restored pixel changes when a pixel outside the {side} × {side} pixels around it is replaced."
     return None
 
 
@@ -260,6 +293,8 @@ def _weights(measured: Measured, truth: Truth) -> str | None:
         return "In an image of a single colour, where all values are equal, the context is not the same at every pixel."
     if _colours(measured) > EXACT:
         return "A restored image of a single colour has not the same colour at every pixel."
+    if _outside_the_two(measured) > EXACT:
+        return "In an image of two colours, features of the context are not between those of the two single colours."
     return None
 
 
@@ -384,6 +419,25 @@ def depends_on_the_place(measured: Measured, truth: Truth) -> bool:
 def reads_beyond_the_border(measured: Measured, truth: Truth) -> bool:
     """Evidence: equal values give equal contexts everywhere but at the border, where windows have fewer pixels."""
     return not _from_outside(measured) and _differs_at_the_border(measured)
+
+
+def loses_weight_at_the_border(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in images of one colour each feature at the border is that of the inside times a number from 0 to 1."""
+    context = measured.outputs[5].double()
+    inside, size = context[:, :, AT[0], AT[1], None, None], context.abs().max().clamp(min=1e-12)
+    shrunk = (context * inside.sign() > -EXACT * size) & (context.abs() < inside.abs() + EXACT * size)
+    return reads_beyond_the_border(measured, truth) and bool(shrunk.all())
+
+
+def restores_from_afar(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the first layer keeps to its window, and a restored pixel depends on more than three such layers reach."""
+    return not _from_outside(measured) and _from_afar(measured)
+
+
+def adds_to_the_weighted_sum(measured: Measured, truth: Truth) -> bool:
+    """Evidence: contexts keep to their windows, and equal values give equal ones; but they are not between those they mix."""
+    sound = not _from_outside(measured) and _border_and_inside(measured)[0] <= EXACT
+    return sound and _outside_the_two(measured) > EXACT
 
 
 def ignores_the_order_of_neighbours(measured: Measured, truth: Truth) -> bool:
@@ -603,13 +657,25 @@ def without_positions(*data):
     return submit(data, positions=0.0)
 
 
-@wrong(proof=reads_beyond_the_border)
+@wrong(proof=loses_weight_at_the_border)
 def beyond_the_border(*data):
-    """In an image of a single colour, where all values are equal, the context at the border differs from that inside. Either
-    positions outside take part: a padded key has a score, too, and takes weight from the pixels. Set these scores to -∞
-    *before* the softmax, so that the weights inside sum to 1. Or the windows are viewed in a wrong order: `F.unfold` gives
-    C · 9, the features first. Or positions are added to the values: they belong to the scores alone."""
+    """Positions outside the image take part: in an image of a single colour the context at the border is only a part of that
+    inside. A padded key has a score, too, and takes weight from the pixels. Set these scores to -∞ *before* the softmax, so
+    that the weights inside sum to 1."""
     return submit(data, masked=False)
+
+
+@wrong.change("layer", reads_beyond_the_border)
+class PositionsInValues(OneHead):
+    """In an image of a single colour the context at the border is neither that inside nor a part of it. Either positions are
+    added to the values: they belong to the scores alone. Or the windows are viewed in a wrong order: `F.unfold` gives C · 9,
+    the features first. Or the image is padded before a layer with a bias, and positions outside have no scores of -∞."""
+
+    def forward(self, x):
+        q, k, v = self.q(x).flatten(2), self.windows(self.k(x)), self.windows(self.v(x)) + self.offsets[..., None]
+        inside = self.windows(torch.ones_like(x[:1, :1]))[0, 0] > 0
+        weights = self.scores(q, k, self.offsets).masked_fill(~inside, -torch.inf).softmax(1)
+        return (weights.unsqueeze(1) * v).sum(2).view_as(x)
 
 
 @wrong(proof=mixes_pixels_later)
@@ -618,6 +684,28 @@ def convolution_after_the_attention(*data):
     later layer mixes pixels by a convolution, which pads the border with zeros, or without a mask. After the first layer, too,
     only attention in windows may mix pixels."""
     return submit(data, head=3)
+
+
+@wrong.change("model", restores_from_afar)
+class GlobalAttentionLater(SmallNetwork):
+    """A restored pixel depends on pixels further away than three layers with windows of 3 × 3 reach; your first layer keeps to
+    its window. Is a later layer global attention, a larger window or a norm over pixels, or are there too many layers?"""
+
+    def __init__(self, layer=OneHead, **settings):
+        super().__init__(layer, **settings)
+        self.second = GlobalAttention()
+
+
+@wrong.change("model", adds_to_the_weighted_sum)
+class ContextAfterTheResidual(SmallNetwork):
+    """In an image of two colours your context is not between those of the two single colours, feature by feature, as every
+    weighted mean of values is. Does `model(noisy, True)` return the features after a linear layer, a residual connection or a
+    norm? It must return the weighted sum of the values itself."""
+
+    def forward(self, images, only_context=False):
+        x = self.stem(images).relu()
+        x = x + self.first(x)
+        return x if only_context else self.head(x + self.second(x))
 
 
 @wrong.change("layer", trained.weights_without_gradient, says=loops.CUT_OFF)
@@ -767,9 +855,15 @@ exercise = Exercise(
             "What an image becomes does not depend on the other images of its batch.",
             trained.each_alone("images", "restored images"),
         ),
-        trained.shown("local", "A context depends on each pixel of the window of 3 × 3 around it, and on no other.", _local),
         trained.shown(
-            "weights", "Where all pixels are equal, so are all contexts and all restored colours: weights sum to 1.", _weights
+            "local",
+            "A context depends on each pixel of its window of 3 × 3 and on no other; a restored pixel on 7 × 7 at most.",
+            _local,
+        ),
+        trained.shown(
+            "weights",
+            "Where all pixels are equal, so are contexts and restored colours; a context of two colours is between theirs.",
+            _weights,
         ),
         trained.shown("content", "The weights depend on the content of the window, as a convolution's do not.", _content),
         trained.shown("positions", "The weights depend on relative positions, and not on the place in the image.", _positions),

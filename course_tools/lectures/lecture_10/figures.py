@@ -62,14 +62,15 @@ def show_reach(maps: Mapping[str, Tensor], row: int, column: int) -> None:
 
 
 def show_restored(images: Mapping[str, Tensor], clean: Tensor) -> None:
-    """Show an image as each method restores it, with its peak signal-to-noise ratio, and last the clean image.
+    """Show an image with noise, without it, and as each method restores it, with its peak signal-to-noise ratio.
 
     Args:
-        images: name of the method -> (1, 3, H, W).
+        images: name of the method -> (1, 3, H, W); the first is the noisy image.
         clean: (1, 3, H, W).
     """
     titles = {name: f"{name}, {decibels(image, clean):.1f} dB" for name, image in images.items()}
-    panels = {titles[name]: image[0] for name, image in images.items()} | {"without noise": clean[0]}
+    noisy, *restored = images
+    panels = {titles[noisy]: images[noisy][0], "without noise": clean[0]} | {titles[name]: images[name][0] for name in restored}
     drawn = pictures({title: image.permute(1, 2, 0).clamp(0, 1) for title, image in panels.items()})
     show(drawn, alt=f"An image restored from noise, and without noise: {'; '.join(titles.values())}.")
 

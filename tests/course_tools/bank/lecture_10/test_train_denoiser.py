@@ -24,8 +24,11 @@ EVIDENCE = (
     task.adds_up_fewer_at_the_border,
     task.adds_up_neighbours,
     task.depends_on_the_place,
+    task.loses_weight_at_the_border,
     task.reads_beyond_the_border,
     task.mixes_pixels_later,
+    task.restores_from_afar,
+    task.adds_to_the_weighted_sum,
 )
 
 
@@ -34,11 +37,11 @@ def questions():
     return task.exercise.questions(seed=0)
 
 
-def shown(layer, **options):
+def shown(layer, model=SmallNetwork, **options):
     """What the contexts of an untrained network with such layers show: names of evidence, and whether the order counts."""
     (data, queries), truth = questions()
     torch.manual_seed(0)
-    measured = measure(lambda *data: SmallNetwork(layer, **options).eval(), data, queries)
+    measured = measure(lambda *data: model(layer, **options).eval(), data, queries)
     trained = measured._replace(n_updates=100, moved=1.0)
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}, not task.ignores_the_order_of_neighbours(
         trained, truth
@@ -95,15 +98,21 @@ class SoftmaxOverHeads(OneHead):
         return (weights.unsqueeze(2) * v).sum(3).reshape(x.shape)
 
 
-class PositionsInValues(OneHead):
+class ContextAfterANorm(OneHead):
     def forward(self, x):
-        q, k, v = self.q(x).flatten(2), self.windows(self.k(x)), self.windows(self.v(x)) + self.offsets[..., None]
-        inside = self.windows(torch.ones_like(x[:1, :1]))[0, 0] > 0
-        weights = self.scores(q, k, self.offsets).masked_fill(~inside, -torch.inf).softmax(1)
-        return (weights.unsqueeze(1) * v).sum(2).view_as(x)
+        return F.layer_norm(super().forward(x).movedim(1, -1), (16,)).movedim(-1, 1)
 
 
-@pytest.mark.parametrize("layer", [OneHead, Library, WithResidualAndNorm, WithBiases])
+class ContextAfterALinearLayer(Library):
+    def __init__(self):
+        super().__init__()
+        self.W_o = nn.Conv2d(16, 16, 1, bias=False)
+
+    def forward(self, x):
+        return self.W_o(super().forward(x))
+
+
+@pytest.mark.parametrize("layer", [OneHead, Library, WithBiases])
 def test_a_right_layer_shows_no_mistake(layer):
     assert shown(layer) == (set(), True)
 
@@ -117,7 +126,7 @@ def test_a_right_layer_shows_no_mistake(layer):
         (partial(nn.Conv2d, 16, 16, 3, padding=1, padding_mode="circular"), "wraps_around"),
         (partial(nn.Conv2d, 16, 16, 5, padding=2), "reads_outside"),
         (partial(nn.Conv2d, 16, 16, 3, padding=2, dilation=2), "reads_outside"),
-        (partial(OneHead, masked=False), "reads_beyond_the_border"),
+        (partial(OneHead, masked=False), "loses_weight_at_the_border"),
         (partial(OneHead, normalised=partial(torch.softmax, dim=-1)), "reads_outside_with_another_border"),
         (partial(OneHead, windows=task.windows_that_wrap_around), "wraps_around"),
         (partial(OneHead, windows=task.windows_not_centred), "leaves_neighbours_out"),
@@ -130,7 +139,10 @@ def test_a_right_layer_shows_no_mistake(layer):
         (GlobalWithPlaces, "reads_outside"),
         (task.HeadsAttendToEachOther, "leaves_all_neighbours_out"),
         (ValuesOfTheCentre, "leaves_all_neighbours_out"),
-        (PositionsInValues, "reads_beyond_the_border"),
+        (task.PositionsInValues, "reads_beyond_the_border"),
+        (WithResidualAndNorm, "adds_to_the_weighted_sum"),
+        (ContextAfterANorm, "adds_to_the_weighted_sum"),
+        (ContextAfterALinearLayer, "adds_to_the_weighted_sum"),
     ],
 )
 def test_a_wrong_layer_shows_its_own_mistake_first(layer, first):
@@ -157,6 +169,19 @@ def test_a_convolution_before_the_attention_is_seen():
 
 def test_a_convolution_after_the_attention_is_seen():
     assert shown(OneHead, head=3)[0] == {"mixes_pixels_later"}
+
+
+def test_global_attention_after_the_first_layer_is_seen():
+    assert shown(OneHead, model=task.GlobalAttentionLater)[0] == {"restores_from_afar"}
+
+
+def test_three_layers_reach_no_further_than_allowed():
+    def three_layers(layer):
+        network = SmallNetwork(layer)
+        network.second = nn.Sequential(layer(), layer())
+        return network
+
+    assert shown(OneHead, model=three_layers) == (set(), True)
 
 
 def test_a_model_that_takes_true_for_no_true_is_told_how_it_is_called():
