@@ -235,7 +235,7 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # context = weights @ values
 # ```
 #
-# (Your `attend` also keeps `nan` out of the gradients.) You write the scores. (`k.T` would reverse all axes.)
+# You write the scores; `k.T` would reverse all axes. (Your `attend` also keeps `nan` out of the gradients.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=8
 from course_lib.attention import scaled_dot_product_attention

@@ -611,7 +611,7 @@ claim("05.cipher", transformer=ends[0], one_look=ends[1], two_looks=ends[2])
 
 # %% [markdown]
 # A reader who copies the digits and guesses the letters gets 4 % of the messages right, and one decoder block alone is not much
-# better. With a second decoder block in place of the encoder it reads them, too: what counts is that one look can follow another.
+# better. Two decoder blocks without an encoder read them, too: what counts is that one look can follow another.
 #
 # How does lecture 02's GRU with attention do, with as many weights as the Transformer? In the next figure it has three times the
 # updates, and so have the two decoder blocks, which take longer from some first weights. (Each curve is a mean of three trainings.)
@@ -622,8 +622,8 @@ study = show_study("05_cipher")
 # %% [markdown]
 # **A layer of attention can look up what the layer before it has found**, for all positions at once. The GRU looks at the source
 # once for each character, so its state must carry the key to each letter. It learns to read the messages, too, but later. Whether for
-# this reason is open: with a block of self-attention after its encoder, one of three GRUs reads them all within 2,000 updates, and two
-# still guess; with a block in which each character sees only itself, none does. (Lecture 07 finds such a chain of look-ups inside GPT.)
+# this reason is open: in the study, a block of self-attention after its encoder sometimes makes the GRU faster, and one in which each
+# character sees only itself never does. (Lecture 07 finds such a chain of look-ups inside GPT.)
 #
 # The paper itself names another advantage first: what an update costs where sentences are long.
 
@@ -669,7 +669,7 @@ claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 # Is the look into the key in the encoder, as predicted? Your `encoder_block` does not return its weights, so we repeat its first
 # step, and the first two of the decoder. Red frames mark, on the left, where each letter of the message stands in the key; on
 # the right, where each character of the answer stands in the message. A dark frame need not be a mistake: a head that
-# looks at all the *other* places of the key leaves one letter.
+# looks at all the *other* places of the key tells the letter by exclusion.
 
 
 # %%

@@ -364,8 +364,7 @@ claim("09.painter", right=right, by_pixels=most, by_ink=by_ink)
 # %% [markdown] tags=["predict"]
 # And which scores find the kind? Three controls keep the block and its recipe, and change only these. *Keys alone*: θ is the same for
 # all cells, so that a key has one weight for every query. *One number of each*: ReLU(a + b), with a number a of the query and b
-# of the key (the paper's concatenation form). *A hidden layer over both*: vᵀ tanh(θ + φ), the additive attention of lecture 02. (The
-# study has the first two; the last is trained below.)
+# of the key (the paper's concatenation form). *A hidden layer over both*: vᵀ tanh(θ + φ), the additive attention of lecture 02.
 #
 # **Predict.** Which of them finds the kind of a new creature?
 #

@@ -432,8 +432,8 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # Without a network, a **sliding window** scores some 5,000 windows a scene, by least squares on random features of their contrasts, fitted
 # to 1,000 of the 8,000 scenes.
 #
-# It judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one of two at a place does not count
-# for the other.
+# The study judges by COCO's **AP**, the mean over overlaps of 0.5, 0.55 … 0.95: from 0.65 on, the box of one at a place does not count for
+# the other.
 #
 # **Predict.** Which of the first three can be learned well?
 #

@@ -345,7 +345,7 @@ figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 # Other puzzles are harder: on average, about two of 32 marks are wrong.
 #
 # Does token mixing do it, or one of the parts around it? A **control** differs from the model in one ingredient only. Write the
-# block of the control: it leaves out token mixing, and everything else stays as it is.
+# block of the control: it leaves out token mixing with its norm, and everything else stays as it is.
 #
 # | name | shape |
 # | --- | --- |

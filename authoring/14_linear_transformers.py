@@ -680,9 +680,9 @@ cache, kept = floats_in(keys_and_values), floats_in(state)
 claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 
 # %% [markdown]
-# A window of the last eight has one size, too, and on this text it needs fewer bits. So let the answer stand further back: a recorded
-# study shows sixteen pairs, and asks for their values a thousand positions later (*Longer sequences*). Its one head keeps 4,160
-# numbers, $S$ and $z$, for linear attention; its rival attends to the last 32 positions, whose keys and values are as many.
+# A window of the last eight has one size, too, and on this text it needs fewer bits. So let the answer stand further back: in a
+# recorded study, a model reads sixteen pairs and is asked for their values a thousand positions later (*Longer sequences*). With linear
+# attention its head keeps 4,160 numbers, $S$ and $z$; its rival attends to the last 32 positions, whose keys and values are 4,096.
 
 # %% tags=["nbval-check-output"]
 far, longer = recorded("14_long_sequences"), "2,048 positions, 2.4 times as long"
@@ -694,8 +694,8 @@ claim(
 
 # %% [markdown]
 # **Linear attention is the right tool where a text is long, and what matters in it may be far back but is little enough for its
-# state.** The state has one size, and so has the work for the next character. What is behind a window is lost; softmax attention to
-# everything loses nothing, and keeps everything.
+# state.** The state has one size, and so has the work for the next character. What lies before the window is lost to a layer;
+# softmax attention to everything loses nothing, and keeps everything.
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz

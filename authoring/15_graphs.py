@@ -482,7 +482,7 @@ claim("15.rivals", **near, **far)
 
 # %% [markdown]
 # Messages that read both ends can do without attention: with 12 neighbours, the maximum is level after 16,000 updates. **Attention is
-# the right tool here because it needs eight times fewer updates**, and none takes longer. Its weights sum to 1, whoever is heard: with
+# the right tool here because it needs an eighth of the updates**, and an update takes no longer. Its weights sum to 1, whoever is heard: with
 # 24 neighbours, each trained for 16,000, it errs by 1.12 °C, mean and maximum by 1.16 to 1.20 °C.
 #
 # With 24, these three and the oracle err *less* than with 12, since they hear more sensors of the right room. The sum falls back to

@@ -897,7 +897,7 @@ def train_clip(words):
 # <details><summary>B. Most of what was shown is still named, and nothing of what was kept back.</summary>
 #
 # Yes. Two hundred strings can be learned by heart. But "red star" shares a word with "red heart" and another with "blue star", and a
-# made-up name shares no word with any other: below it is right about 0.94 of what was shown, and nearly 0 of what was kept back.</details>
+# made-up name shares no word with any other: below, 0.94 of what was shown is named right, and nearly nothing of what was kept back.</details>
 # <details><summary>C. Nothing can be named: made-up names cannot be learned.</summary>
 #
 # Two hundred strings can be learned one by one, like labels.</details>
@@ -944,9 +944,10 @@ claim(
 
 # %% [markdown]
 # Words read in other company name most of what the network never saw, if less than of what it saw. Made-up names are learned by heart.
-# The two heads have no words and name what they never saw, too, if less with each of the seeds: what helps is that a combination has
-# two parts. Words say so; the heads are told. But these answer the two questions that were fixed before the training. CLIP was told neither what a thing is nor what a
-# colour is, and one may ask it what no list contains: below, by 103 single words, none of which was ever a caption.
+# The two heads have no words, and also name what they never saw, though less often: what helps is that a combination has two parts.
+# Words show this; the heads are told. But the heads answer only the two questions that were fixed before the training. CLIP was told
+# neither what a thing is nor what a colour is, and one may ask it what no list contains: below, by 103 single words, none of which was
+# ever a caption.
 
 # %%
 with torch.no_grad():

@@ -106,6 +106,7 @@ def figure(study):
     shown = {
         BLOCK: BLOCK,
         f"{BLOCK}, dot product": "without a softmax (section 7)",
+        f"{BLOCK}, a hidden layer over both": "a hidden layer over both",
         POOLED: "summary",
         f"{BLOCK}, query and key added": "one number of each",
         f"{BLOCK}, keys alone": "keys alone",
