@@ -294,8 +294,9 @@ vit_losses = learn(vit, known_maps(known.colour))
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
 # %% [markdown] tags=["try-it"]
-# The fairest rivals have as many weights (85,000 to 98,000), maps and updates: convolutions whose field covers the whole map, with
-# a hidden layer after the pooling; a hidden layer over all pixels. The last answers as for the known map whose pixels are nearest.
+# The fairest rivals have about as many weights (90,000 and 98,000), maps and updates: convolutions whose field covers the whole map,
+# with a hidden layer after the pooling; and a hidden layer over all pixels. A third has no weights: it answers as for the known map
+# whose pixels are nearest.
 #
 # **Try it.** Before you run the cell, say of each rival: what it has learned of pin and entry at two places, can it use that at
 # two others?
@@ -338,7 +339,8 @@ claim(
 
 # %% [markdown]
 # **Attention is the right tool here because the answer compares two places that may be anywhere**: any two tokens meet in one
-# layer. Convolutions that see all learn it, too: with two of three seeds after twice as many updates or more, with the third sooner. What the hidden layer over all pixels learns about one pair of places tells it nothing about any other.
+# layer. Convolutions that see all learn it, too, but with most seeds later. What the
+# hidden layer over all pixels learns about one pair of places tells it nothing about any other.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Where it looks
@@ -609,7 +611,7 @@ claim(
 )
 
 # %% [markdown]
-# A digit needs no relation between distant places: the label of the nearest of 4,000 known digits is right in 0.94 to 0.95, as
+# A digit needs no relation between distant places: the label of the nearest of 4,000 known digits is right in 0.94 to 0.95, about as
 # often as the Vision Transformer. For few pictures with local patterns, choose convolutions, or a linear head on a frozen Vision
 # Transformer that others have trained on very many.
 

@@ -21,7 +21,7 @@ BUILT = {
     "07": "a GPT, from an empty cell",
     "08": "a small BERT",
     "09": "a network that colours creatures",
-    "10": "a filter that removes noise",
+    "10": "a network that removes noise",
     "11": "a ViT that reads the legend of a map",
     "12": "a detector for crowds",
     "13": "a Mixer for patches out of order",

@@ -9,7 +9,7 @@ from course_tools.bank.drawn_maps import Maps
 
 
 class Looks(NamedTuple):
-    """Where a map reader of two layers looks.
+    """The weights and shares of `looks_of`.
 
     `to_pin` and `of_class` (n, 16): what each cell takes from the pin in layer 1, the class token from each cell in layer 2.
     `at_pin`, `at_entry`: the share of maps in which the entry looks at the pin most, and the class token at the entry.
