@@ -18,7 +18,7 @@
 # Such windows are older (Parmar et al. 2018, https://arxiv.org/abs/1802.05751) than the network that this lecture follows
 # (Ramachandran et al. 2019), and today they are everywhere: Swin attends within blocks of an image, language models such as
 # Gemma 3 within windows of a text. You will write the windows, their mask, the relative positions and the attention, and
-# train a filter that removes noise and keeps edges.
+# train a network that removes noise and keeps edges.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
 #
@@ -560,7 +560,7 @@ claim(
 # each channel is.</details>
 # <details><summary>C. They stay level: attention is a bilateral filter.</summary>
 #
-# The other way round: the bilateral filter is one setting of attention, and it was set for equal noise.</details>
+# The other way round: the bilateral filter is one setting of attention, and its rule counts all three channels alike.</details>
 
 # %%
 torch.manual_seed(0)
@@ -594,7 +594,7 @@ show_seeds(points, "quality, dB", "new stained glass, 2,000 updates")
 claim("10.uneven", **{label.replace(" ", "_"): points[label] for label in points})
 
 # %% [markdown]
-# **What attention adds to a filter by hand is that nobody has to know in what pixels of one pane are alike.** Even the filter that is
+# **A filter set by hand needs somebody who knows in what respect the pixels of one pane are alike; attention does not.** Even the filter that is
 # told stays a little behind. (The larger convolution was still gaining.)
 
 # %% [markdown] tags=["predict"]
@@ -848,7 +848,7 @@ claim("10.digits", narrow=narrow, layer=layer, **read)
 # | `model(noisy, True)` | the context of the *first* attention layer, (B, d, H, W): the weighted sum of the values, before $W_o$, a residual connection or a norm |
 #
 # The check calls `train_denoiser(noisy, clean, n_steps)` once, with 1,500 images of 16 × 16 pixels and `n_steps=600`, and lets the
-# model restore 200 others. Your rivals learn no network: the best *kernel* of 5 × 5 (least squares over all channels), which is
+# model restore 200 others. Two rivals have no network: the best *kernel* of 5 × 5 (least squares over all channels), which is
 # the same at every pixel, and the best *bilateral filter* without the pixel itself: one pass over 5 × 5 pixels or two over
 # 3 × 3, whichever restores more. The check also replaces pixels, exchanges neighbours, moves images and asks for the context, so
 # it can tell your first layer from a convolution or from global attention without reading your code. Of later layers it sees only

@@ -1,4 +1,4 @@
-"""Filters that are the same for all images: the kernel with the least squared error, and the bilateral filter, set by hand.
+"""Filters without a network: the kernel with the least squared error, and the bilateral filter, whose widths are chosen.
 
 Tomasi and Manduchi 1998, *Bilateral Filtering for Gray and Color Images* (https://doi.org/10.1109/ICCV.1998.710815).
 """
