@@ -32,7 +32,7 @@ LEAST_PARAMETERS, MOST_PARAMETERS = 15_000, 17_000
 ONE_BLOCK, NO_BLOCK = 9_800, 3_000
 """Fewer parameters than these are those of a single block, and those of embedding, norm and head."""
 LEARNS, FOUND = 0.82, 20
-"""Right marks, and counterparts of 32. Good solutions reach 0.91 and 27; plain distances of pixels 0.81, and chance 0.5 and 1."""
+"""Right marks, and counterparts of 32. Good solutions reach 0.91 and 27; plain distances of pixels 0.81; chance 0.5 and 1."""
 GUESS, BY_HEART = 0.08, 0.15
 """How far from one half the right marks of a guess are at most, and the loss of puzzles that are known by heart."""
 OUTSHINES = 1e4
