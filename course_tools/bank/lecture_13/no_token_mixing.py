@@ -155,6 +155,12 @@ def control_of_the_last_patch(x, tokens, channels, norms):
     return x + channel_mixing(layer_norm(x, *norms[1]), *channels)[:, -1:]
 
 
+@stranger
+def control_with_a_normalised_residual(x, tokens, channels, norms):
+    x = layer_norm(x, *norms[1])
+    return x + channel_mixing(x, *channels)
+
+
 @stranger(makes=[adds_nothing, does_not_normalise])
 def control_of_the_network_alone(x, tokens, channels, norms):
     W_3, b_3, W_4, b_4 = channels

@@ -103,9 +103,9 @@ def test_an_exercise_imports_the_exercises_of_its_own_lecture_alone():
 
 
 def test_the_reference_of_each_exercise_is_of_the_library_or_needed_by_one_lecture_alone():
-    """What only one lecture needs stands in the exercise's own file: weights that a student sets without training, or two lines
-    that join functions of the library or hide a token in one experiment."""
-    joins = {"aligned_context", "loss_of_steps", "hiding_mask"}
+    """What only one lecture needs stands in the exercise's own file: weights that a student sets without training, or a line or
+    two that join functions of the library, hide a token or leave out a part in one experiment."""
+    joins = {"aligned_context", "loss_of_steps", "hiding_mask", "no_token_mixing"}
     others = [
         item.reference for item in exercises() if item.training is None and "course_lib." not in item.reference.__module__
     ]
