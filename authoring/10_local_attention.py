@@ -595,7 +595,7 @@ claim("10.uneven", **{label.replace(" ", "_"): points[label] for label in points
 
 # %% [markdown]
 # **A filter set by hand needs somebody who knows in what respect the pixels of one pane are alike; attention does not.** Even the filter that is
-# told stays a little behind. (The larger convolution was still gaining.)
+# told stays a little behind. (The larger convolution was still gaining: with five times the updates it comes close.)
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
