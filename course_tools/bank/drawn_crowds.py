@@ -11,7 +11,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from course_lib.datasets import Scenes, photographs
+from course_lib.datasets import Scenes
+from course_tools.bank.photograph_crops import photograph_crops
 
 SIDE, N_KINDS, MOST, PAPERS = 32, 2, 4, 4
 """Side of a scene in pixels, kinds of creatures, the most creatures in a scene, and papers in each."""
@@ -40,7 +41,7 @@ def draw_crowds(n: int, seed: int, unseen: bool = False, pairs: float = 0.5, dev
     def whole(low: int, high: int) -> Tensor:
         return torch.randint(low, high, (n,), generator=generator)
 
-    images = _backgrounds(n, generator, unseen)
+    images = photograph_crops(n, SIDE, generator, unseen)
     for _ in range(PAPERS):
         low, size = rand(n, 2), torch.stack([whole(2, 7), whole(2, 7)], 1)
         corner = (low * (SIDE - size)).round().long()
@@ -91,22 +92,6 @@ def _creature(kind: Tensor, centre: Tensor, size: Tensor, turn: Tensor) -> tuple
     inside = ((cell >= 0) & (cell < 5)).all(-1)
     v, u = cell.clamp(0, 4).unbind(-1)
     return _drawings()[kind[:, None, None], v, u] & inside, v
-
-
-def _backgrounds(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
-    """Crop the photographs (n, 3, 32, 32): unseen scenes use the right third."""
-    photos = _photographs()
-    height, width = photos.shape[-2:]
-    first, last = (2 * width // 3, width - SIDE) if unseen else (0, 2 * width // 3 - SIDE)
-    which = torch.randint(len(photos), (n,), generator=generator)
-    top = torch.randint(height - SIDE, (n,), generator=generator)[:, None] + torch.arange(SIDE)
-    left = torch.randint(first, last + 1, (n,), generator=generator)[:, None] + torch.arange(SIDE)
-    return photos[which[:, None, None], :, top[:, :, None], left[:, None, :]].permute(0, 3, 1, 2)
-
-
-@cache
-def _photographs() -> Tensor:
-    return photographs((214, 320))
 
 
 @cache

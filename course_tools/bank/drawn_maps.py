@@ -8,10 +8,11 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
+from einops import rearrange
 from torch import Tensor
 
-from course_lib.datasets import photographs
 from course_tools.bank.glyphs import glyphs, hsv
+from course_tools.bank.photograph_crops import photograph_crops
 
 SYMBOLS = "★♥☂✈☎♫⚓♞"
 NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse")
@@ -59,33 +60,16 @@ def _draw(n: int, generator: torch.Generator, unseen: bool) -> Maps:
     hues = hues.gather(1, rand(n, N_ENTRIES).argsort(1))
     match = torch.randint(N_ENTRIES, (n,), generator=generator)
 
-    tiles = _backgrounds(n, generator, unseen)
+    crops = photograph_crops(n, GRID * CELL, generator, unseen)
+    tiles = rearrange(crops, "n C (row h) (column w) -> n (row column) C h w", h=CELL, w=CELL)
     ink = drawings[kinds, torch.randint(_DRAWINGS, (n, N_ENTRIES), generator=generator)].unsqueeze(2)
     ground = hsv(hues, 0.75 + 0.25 * rand(n, N_ENTRIES), 0.75 + 0.25 * rand(n, N_ENTRIES))
     tiles[each[:, None], cells] = ground[..., None, None] * (1 - ink) + ink
     filling = hsv(hues[each, match], 0.75 + 0.25 * rand(n), 0.75 + 0.25 * rand(n))[..., None, None]
     disc, inner = _disc(5.3), _disc(4.3)
     tiles[each, pin] = tiles[each, pin] * (1 - disc) + disc * (inner * filling + (1 - inner))
-    images = tiles.unflatten(1, (GRID, GRID)).permute(0, 3, 1, 4, 2, 5).reshape(n, 3, GRID * CELL, GRID * CELL)
+    images = rearrange(tiles, "n (row column) C h w -> n C (row h) (column w)", row=GRID)
     return Maps(images, kinds[:, 0], kinds[each, match], pin, cells[each, match])
-
-
-def _backgrounds(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
-    """Crop the photographs, (n, 16, 3, 12, 12): unseen maps use the right third."""
-    photos, side = _photographs(), GRID * CELL
-    H, W = photos.shape[-2:]
-    first, last = (2 * W // 3, W - side) if unseen else (0, 2 * W // 3 - side)
-    which = torch.randint(2, (n,), generator=generator).tolist()
-    tops = torch.randint(H - side, (n,), generator=generator).tolist()
-    lefts = torch.randint(first, last + 1, (n,), generator=generator).tolist()
-    crops = torch.stack([photos[i, :, y : y + side, x : x + side] for i, y, x in zip(which, tops, lefts, strict=True)])
-    tiles = crops.view(n, 3, GRID, CELL, GRID, CELL).permute(0, 2, 4, 1, 3, 5)
-    return tiles.reshape(n, GRID * GRID, 3, CELL, CELL)
-
-
-@cache
-def _photographs() -> Tensor:
-    return photographs((214, 320))
 
 
 @cache

@@ -1,14 +1,13 @@
 """Draw puzzles in colour: two copies of a crop of a photograph, half of whose patches differ, and a bundle of cables."""
 
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from course_lib.datasets import photographs
 from course_lib.primitives import patchify, unpatchify
+from course_tools.bank.photograph_crops import photograph_crops
 
 P, GRID = 6, 4
 """Side of a patch in pixels, and patches in a row of a copy."""
@@ -37,7 +36,7 @@ def draw_puzzles(n: int, seed: int, unseen: bool = False, device: torch.device |
         device: where the puzzles go; they are drawn on the CPU.
     """
     generator = torch.Generator().manual_seed(seed)
-    copy, other = _crops(n, generator, unseen), _crops(n, generator, unseen)
+    copy, other = (patchify(photograph_crops(n, H, generator, unseen), P) for _ in range(2))
     other = other[:, torch.randperm(GRID**2, generator=generator)]
     differs = torch.rand(n, GRID**2, generator=generator) < 0.5
     patches = _beside(copy, torch.where(differs[..., None], other, copy))
@@ -96,26 +95,3 @@ def counterparts(order: Tensor) -> Tensor:
 def _beside(left: Tensor, right: Tensor) -> Tensor:
     """Order the patches of two copies (n, 16, d) as those of a puzzle (n, 32, d)."""
     return rearrange(torch.stack([left, right], 2), "n (row column) copy d -> n (row copy column) d", row=GRID)
-
-
-def _crops(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
-    """Crop the photographs, as patches (n, 16, 108): unseen puzzles use the right third."""
-    pixels, (height, width) = _pixels(), _photographs().shape[-2:]
-    first, last = (2 * width // 3, width - H) if unseen else (0, 2 * width // 3 - H)
-    which = torch.randint(2, (n,), generator=generator)
-    top = torch.randint(height - H, (n,), generator=generator)
-    left = torch.randint(first, last + 1, (n,), generator=generator)
-    side = torch.arange(H)
-    places = ((which * height + top) * width + left)[:, None, None] + side[:, None] * width + side
-    return patchify(pixels[places].permute(0, 3, 1, 2), P)
-
-
-@cache
-def _photographs() -> Tensor:
-    return photographs((214, 320))
-
-
-@cache
-def _pixels() -> Tensor:
-    """The pixels of all photographs, one after the other (·, 3)."""
-    return rearrange(_photographs(), "n C height width -> (n height width) C").contiguous()

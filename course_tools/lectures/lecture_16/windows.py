@@ -11,8 +11,8 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from course_lib.datasets import photographs
 from course_tools.bank.glyphs import glyphs, hsv
+from course_tools.bank.photograph_crops import photograph_crops
 from course_tools.notebook.device import device
 
 STAY = "★♥☂✈☎♫⚓♞☀✂"
@@ -56,7 +56,7 @@ def draw_windows(n: int, seed: int, unseen: bool = False) -> Windows:
     shown = (rand(*every) < _SHARE).scatter(2, cells[..., None], True)
     ink = drawings[things, torch.randint(_DRAWINGS, every, generator=generator)].unsqueeze(3)
     ground = hsv(rand(*every), 0.75 + 0.25 * rand(*every), 0.5 + 0.5 * rand(*every))[..., None, None]
-    crops = _crops(math.prod(every), generator, unseen).view(*every, 3, CELL, CELL)
+    crops = photograph_crops(math.prod(every), CELL, generator, unseen).reshape(*every, 3, CELL, CELL)
     tiles = torch.where(shown[..., None, None, None], ground * (1 - ink) + ink, crops)
     photos = rearrange(tiles, "n p (row column) C h w -> n p C (row h) (column w)", row=ROWS)
     return Windows(photos.to(device()), kinds.to(device()), cells.to(device()))
@@ -76,29 +76,6 @@ def cells_of(windows: Windows) -> Tensor:
 def thing_of(windows: Windows) -> Tensor:
     """Cut the cell of the thing that stays out of each photograph, (n, 4, 3, 12, 12)."""
     return cells_of(windows)[torch.arange(len(windows.kinds))[:, None], torch.arange(N_PHOTOS), windows.cells]
-
-
-def _crops(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
-    """Crop the photographs, (n, 3, 12, 12): unseen windows use the right third."""
-    pixels, (height, width) = _pixels(), _photographs().shape[-2:]
-    first, last = (2 * width // 3, width - CELL) if unseen else (0, 2 * width // 3 - CELL)
-    which = torch.randint(2, (n,), generator=generator)
-    top = torch.randint(height - CELL, (n,), generator=generator)
-    left = torch.randint(first, last + 1, (n,), generator=generator)
-    side = torch.arange(CELL)
-    places = ((which * height + top) * width + left)[:, None, None] + side[:, None] * width + side
-    return pixels[places].permute(0, 3, 1, 2)
-
-
-@cache
-def _photographs() -> Tensor:
-    return photographs((214, 320)).float()
-
-
-@cache
-def _pixels() -> Tensor:
-    """The pixels of all photographs, one after the other (·, 3)."""
-    return rearrange(_photographs(), "n C height width -> (n height width) C").contiguous()
 
 
 @cache
