@@ -225,7 +225,8 @@ class Training:
 
     `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth, which the submission
     does not receive. `seconds` is the limit of processor time. `conclusion` says what the measurements of a right answer show;
-    no points depend on it. An answer that fails the property `learned` earns at most a third of the points.
+    no points depend on it. An answer that fails the property `learned` earns at most a third of the points,
+    unless it has a named mistake: then the severity of that decides.
     """
 
     questions: Callable[[Draw], tuple[Call, Truth]]
