@@ -456,7 +456,7 @@ claim("13.vit", **final)
 
 # %% [markdown]
 # Free weights, the same mechanism in its barest form, are as good. Next come common patterns (dotted): they, too, are weights between places,
-# found from the marks without a network. The Vision Transformer needs several times as many updates to 0.9; in the end it is still
+# found from the marks without a network. That works since counterparts are equal up to a factor: some weighted sum of them vanishes. The Vision Transformer needs several times as many updates to 0.9; in the end it is still
 # behind, and still rising. Windows over the whole image bring the convolutions closer. But what slides has the same weights everywhere, and
 # here each place has its own counterpart and, as section 1 showed, its own gain.
 #
@@ -974,7 +974,7 @@ claim("13.ablated", **{key: accuracy(it, unseen) for key, it in ablated.items()}
 # To see whether the weights are shared, the check also calls the two networks of your first block. With a second argument,
 # `model(x, tokens)` takes features (B, 32, 24) instead of images. If `tokens` is true, it returns the output of the
 # token-mixing network for them, otherwise that of the channel-mixing network, in both cases without norm and residual
-# connection. (`tokens` is a tensor: write `if tokens:`, not `if tokens is True:`.)
+# connection.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -987,7 +987,7 @@ claim("13.ablated", **{key: accuracy(it, unseen) for key, it in ablated.items()}
 # | 1 | each token is a square patch, and every patch has an influence on the logits |
 # | 1 | token mixing: one network, the same for all channels, processes each channel separately; all positions influence each other, with different weights, and a nonlinear function between its layers; each norm is over the features of a position |
 # | 1 | channel mixing: one network, the same for all positions, processes each position separately; all channels influence each other, with a nonlinear function between its layers |
-# | 1 | at least 15,000 weights: two blocks with both networks |
+# | 1 | at least 15,000 weights, as two blocks with both networks have |
 # | 1 | right marks on unseen puzzles: at least 0.82, more than plain pixel distances give (section 4) |
 # | 1 | it has found which patches belong together: at least 20 of 32 marks change most, besides with their own patch, with its counterpart (section 6) |
 #

@@ -28,7 +28,7 @@ LARGEST_READ = 2**16
 """Largest input that is recorded, in numbers; of a larger batch of images, every k-th number is recorded."""
 MOST_LOSSES = 2000
 
-Query = Tensor | tuple[Tensor, ...]
+Query = Tensor | tuple[Tensor | bool, ...]
 
 
 class Measured(NamedTuple):
@@ -93,7 +93,7 @@ def measure(
     data: Sequence[object],
     queries: Sequence[Query],
     texts: Sequence[Tensor] = (),
-    probed: Sequence[Query] = (),
+    probed: Sequence[Tensor | tuple[Tensor, ...]] = (),
 ) -> Measured | None:
     """Run `train(*data)`, record it, and call the model that it returns on the queries; None if it returns None.
 
@@ -162,7 +162,8 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 
 def _asked(model: Callable[..., object], query: Query) -> Tensor:
-    output = model(*(part.clone() for part in (query if isinstance(query, tuple) else (query,))))
+    parts = query if isinstance(query, tuple) else (query,)
+    output = model(*(part.clone() if isinstance(part, Tensor) else part for part in parts))
     if not isinstance(output, Tensor):
         raise NotAFunction(f"The model should return one tensor, but it returned a value of type {type(output).__name__}.")
     return output.detach().cpu().clone()

@@ -68,9 +68,9 @@ def train_mixer(images: Tensor, marks: Tensor, n_steps: int) -> nn.Module:
 
     The model maps images (B, 3, 24, 48) to logits (B, 32): for each patch, row by row, above 0 where it differs from its
     counterpart. It has patches of 6 × 6 pixels, so N = 32 positions, d = 24 channels, and two blocks with d_s = 64, d_c = 48.
-    With a second argument, a tensor that holds True or False, it takes features (B, 32, 24) instead of images and returns the
-    output of one network of its first block, (B, 32, 24), without norm and residual connection: of the token-mixing network for
-    True, of the channel-mixing network for False.
+    With a second argument, True or False, it takes features (B, 32, 24) instead of images and returns the output of one network
+    of its first block, (B, 32, 24), without norm and residual connection: of the token-mixing network for True, of the
+    channel-mixing network for False.
 
     Args:
         images: the puzzles to learn from, (S, 3, 24, 48), pixels scaled to about -2 to 2, grey is 0.
@@ -145,7 +145,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N, dtype=torch.bool)]
     replaced += [torch.where(where, other, x) for where in torch.eye(D_MODEL, dtype=torch.bool)]
     features = torch.cat([x, 3 * x, x[:, :, channels], x[:, positions], *replaced])
-    queries = [asked, asked[-N_FEW:], exchanged, (features, torch.tensor(True)), (features, torch.tensor(False)), asked[:1]]
+    queries = [asked, asked[-N_FEW:], exchanged, (features, True), (features, False), asked[:1]]
     queries.append(outshone)
     truth = {
         "labels": unseen.differs,
@@ -179,7 +179,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
     for output in measured.outputs[3:5]:
         if tuple(output.shape) != shape:
             expected = f"For features {shape} and True or False it should return features of the same shape"
-            return f"{expected}, not {tuple(output.shape)}. Both come as tensors: write `if tokens:`, not `is True`."
+            return f"{expected}, not {tuple(output.shape)}."
         if not output.is_floating_point() or not output.isfinite().all():
             return "The features should be floating point and finite."
     return None
@@ -341,7 +341,7 @@ MIXES_BOTH_WAYS = (
     ),
     trained.shown("tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens),
     trained.shown("channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels),
-    trained.shown("size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size),
+    trained.shown("size", f"The model has at least {LEAST_PARAMETERS:,} weights, as many as two blocks have.", _size),
 )
 
 
@@ -935,7 +935,7 @@ def with_squares_of_errors(images, marks, n_steps):
 
         def forward(self, x, tokens=None):
             if tokens is not None:
-                return self.network(0 if tokens else 1, x)
+                return self.network(0 if tokens is True else 1, x)
             x = x.reshape(-1, 3, 4, 6, 8, 6).permute(0, 2, 4, 1, 3, 5).reshape(-1, 32, 108)
             x = self.embed(x)
             for i in range(4):
