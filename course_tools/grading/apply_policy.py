@@ -40,6 +40,7 @@ def apply(policy: Policy, results: Results, enrolled: Mapping[str, str] | None =
         n = sum((mark.lecture, mark.item) == (lecture, item) for student in students for mark in student.by_hand)
         if n < len(students):
             messages.append(f"{lecture} {item}: {n} of {len(students)} students have a mark; it is not due from the others.")
+    messages += _lowered(policy, students)
     if untimed and policy.late.percent:
         messages.append(f"Marked late by the LMS, but without a time in the table handed_in; not reduced: {untimed}.")
     return replace(applied, students=tuple(students)), tuple(messages)
@@ -119,6 +120,17 @@ def _overridden(policy: Policy, result: Result) -> Result:
             mark = replace(before, points=points, passed=passed, override=override.reason, by_checks=before.points)
             result = _with_mark(result, mark)
     return result
+
+
+def _lowered(policy: Policy, students: Iterable[Result]) -> list[str]:
+    """Report each override below the points of the checks: the student may have handed in again since it was entered."""
+    by_id = {result.student.id: result for result in students}
+    return [
+        f"Your override lowers a mark: {by_id[o.student].student.name} ({shown(o.student)}), {o.exercise}: {o.points:g}, but "
+        f"the checks give {mark.by_checks:g}. If that is not intended, remove its row."
+        for o in policy.overrides
+        if o.student in by_id and (mark := by_id[o.student].marks[o.exercise]).by_checks > o.points
+    ]
 
 
 def _commented(policy: Policy, result: Result) -> Result:

@@ -10,6 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ from course_tools.grading.marks import Comment
 from course_tools.grading.report.results import MarkByHand
 from course_tools.whole_file import reason
 
+_OF_MOODLE = "%A, %d %B %Y, %I:%M %p"
+"""A time in a worksheet that Moodle exports in English: Wednesday, 11 November 2026, 10:00 AM."""
 _UNITS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _COUNTS = ("newest", "best")
 _KEYS = {
@@ -163,7 +166,7 @@ def _override(row: _Row) -> Override:
     known = {item.id: item.points for item in exercises()}
     if row["exercise"] not in known:
         raise _Misunderstood(f"{row.place}: there is no exercise {shown(row['exercise'])!r}.")
-    return Override(row["id"], row["exercise"], _number(row["points"], row.place), row["reason"])
+    return Override(row["id"], row["exercise"], _at_most(known[row["exercise"]], row), row["reason"])
 
 
 def _groups(rows: Iterable[_Row]) -> dict[str, str]:
@@ -212,7 +215,8 @@ def _comments(
 
 
 def _by_hand(row: _Row) -> MarkByHand:
-    points, of = _number(row["points"], row.place), _number(row["of"], row.place)
+    of = _number(row["of"], row.place)
+    points = _at_most(of or math.inf, row)
     return MarkByHand(row["lecture"].zfill(2), row["item"], plain(points), plain(of), row["comment"])
 
 
@@ -231,15 +235,30 @@ def _number(value: object, place: str) -> float:
     return number
 
 
+def _at_most(maximum: float, row: _Row) -> float:
+    """Read the points of a row, which are at most this; a bonus is an item by hand that adds nothing to the maximum."""
+    points = _number(row["points"], row.place)
+    if points > maximum:
+        raise _Misunderstood(
+            f"{row.place}: {points:g} points are more than the {maximum:g} possible. Enter a bonus in a row of by_hand with "
+            "of = 0."
+        )
+    return points
+
+
 def plain(number: float) -> int | float:
     """Return a whole number as an int, so that it is shown without a decimal point."""
     return int(number) if number == int(number) else number
 
 
 def _time(value: object, place: str) -> datetime:
-    """Read a time in TOML or ISO 8601 format; without a time zone, that of this machine is used."""
+    """Read a time in TOML's, ISO 8601's or Moodle's format; without a time zone, that of this machine is used."""
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
-        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a time such as 2026-11-02T23:59+01:00.") from None
+        time = None
+    with suppress(ValueError):
+        time = time or datetime.strptime(str(value), _OF_MOODLE)
+    if time is None:
+        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a time such as 2026-11-02T23:59+01:00.")
     return time.astimezone(UTC)

@@ -42,6 +42,9 @@ TABLES = {
 }
 
 
+LOWERED = "Your override lowers a mark: ada (ada), 04.1: 7.5, but the checks give 12. If that is not intended, remove its row."
+
+
 def read(folder, rules=RULES, **tables):
     for name, text in (TABLES | {f"{name}.csv": text for name, text in tables.items()}).items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -69,6 +72,7 @@ def test_every_rule_is_applied_to_what_the_checks_found(tmp_path, graded):
     assert messages == (
         "Without a file, marked by your policy (1): zoe.",
         "04 essay: 2 of 3 students have a mark; it is not due from the others.",
+        LOWERED,
     )
     assert "Lecture 04 was submitted 1 day, 0:31 late: 20 % of its points are deducted." in ada.notes
 
@@ -106,6 +110,20 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
     assert [collect(intake, several, counts=how).students[0].points for how in ("newest", "best")] == [3, 12]
 
 
+def test_a_bonus_is_an_item_that_adds_nothing_to_the_maximum(tmp_path, graded):
+    bonus = "id,lecture,item,points,of,comment\nada,04,bonus,3,0,\n"
+    results, _ = apply(read(tmp_path, "by_hand = 'bonus.csv'", bonus=bonus), graded)
+    before, ada = graded.students[0], results.students[0]
+    assert (ada.points, results.of(ada)) == (before.points + 3, graded.of(before))
+    assert "3 of 0 points" in feedback(ada, results)
+
+
+def test_a_time_is_read_in_the_form_of_moodle(tmp_path):
+    times = 'id,lecture,time\nada,04,"Wednesday, 11 November 2026, 10:00 PM"\nbob,04,2026-11-11T22:00\n'
+    ada, bob = read(tmp_path, "handed_in = 'times.csv'", times=times).handed_in.values()
+    assert ada == bob
+
+
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
@@ -121,6 +139,8 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
         ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
         ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
         ("overrides = 'unknown.csv'", "unknown.csv, line 2: there is no exercise '99.1'"),
+        ("overrides = 'too_many.csv'", "too_many.csv, line 2: 90 points are more than the 14 possible. Enter a bonus in a row"),
+        ("by_hand = 'too_many.csv'", "too_many.csv, line 2: 90 points are more than the 10 possible"),
         ("overrides = 'times.csv'", "times.csv, line 2: there is no column 'reason'"),
         ("groups = 'times.csv'", "times.csv, line 2: there is no column 'group'"),
         ("groups = 'two_groups.csv'", "two_groups.csv, line 3: ada is in two groups, 'A' and 'B'"),
@@ -142,6 +162,7 @@ def test_a_rule_without_meaning_is_refused_with_its_place(tmp_path, rules, said)
             no_reason=no_reason,
             unknown=unknown,
             two_groups=two,
+            too_many="id,exercise,points,reason,lecture,item,of,comment\nada,04.1,90,x,04,viva,10,\n",
             day_first="id,lecture,time\nada,04,10.11.2026 03:00\n",
         )
     assert said in str(refused.value)
@@ -231,6 +252,7 @@ def test_a_student_without_a_file_is_marked_by_the_policy_and_named_as_in_the_ta
         "Without a file, marked by your policy (1): zoe.",
         "In the policy, but neither among the submissions nor in your table (1): zo.",
         "04 essay: 1 of 3 students have a mark; it is not due from the others.",
+        LOWERED,
     )
 
 
