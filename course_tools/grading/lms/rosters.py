@@ -18,15 +18,22 @@ from course_tools.whole_file import reason
 
 _ASSIGNMENT = re.compile(r"(?P<title>.*\S)\s*\((?P<id>\d+)\)", re.DOTALL)
 _MOST_BYTES = 64 << 20
+_MOST_LISTED = 20
+_NAMES = ("Student", "Full name")
+"""The titles of the column with the students' names, in a table of Canvas and of Moodle."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its marks: the bytes to write, and messages for the instructor on the marks and on the students."""
+    """A table with its marks: the bytes to write, and messages for the instructor on the marks and on the students.
+
+    `n_held` of the cells with a mark had one before.
+    """
 
     data: bytes
     column: str
     n_marks: int
+    n_held: int
     on_marks: tuple[str, ...]
     on_students: tuple[str, ...]
 
@@ -57,15 +64,16 @@ class Roster:
         if id_columns[0] not in self.header:
             listed = ", ".join(self.header[:8])
             missing = f"the roster {path} has no column {id_columns[0]!r}; its columns are {listed}"
-            raise CannotGrade(f"{missing}. Export it from the LMS again.")
+            raise CannotGrade(f"{missing}. Export it from the LMS again, with the LMS set to English.")
         self.ids = [self.header.index(name) for name in id_columns if name in self.header]
+        self.name = next((self.header.index(name) for name in _NAMES if name in self.header), 0)
 
     def names(self) -> dict[str, str]:
         """Return the name of each student in the table, by every id of the student."""
-        column = next((self.header.index(name) for name in ("Student", "Full name") if name in self.header), None)
+        column = self.name
         found: dict[str, str] = {}
         known = set(self.students())
-        for row in range(1, len(self.table.rows)) if column is not None else ():
+        for row in range(1, len(self.table.rows)) if self.header[column] in _NAMES else ():
             values = self.table.values(row)
             if column < len(values) and values[column].strip():
                 found.update({id: shown(values[column].strip()) for id in self._ids(values, known) if id})
@@ -93,7 +101,7 @@ class Roster:
             the rows written, the students without a mark, and the number of rows of each student with a mark.
         """
         written, without, rows_of = [], [], dict.fromkeys(marks, 0)
-        name, known_ids = self.header.index("Full name") if "Full name" in self.header else 0, set(self.students())
+        name, known_ids = self.name, set(self.students())
         for row in range(1, len(self.table.rows)):
             values = self.table.values(row)
             names = self._ids(values, known_ids)
@@ -169,7 +177,16 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
     marks = {id: _text(result.points_of(lecture) * scales[id], "," in possible) for id, result in have.items()}
     before = [roster.table.values(row)[column : column + 1] for row in range(len(roster.table.rows))]
     written, without, rows_of = roster.fill(column, marks)
-    changed = sum(_number(*before[r]) not in (None, _number(*roster.table.values(r)[column : column + 1])) for r in written)
+    held = [row for row in written if _number(*before[row]) is not None]
+    rows = {row: roster.table.values(row) for row in held}
+    changed = [
+        f"{shown(values[roster.name].strip())} ({before[row][0].strip()} → {values[column]})"
+        for row, values in rows.items()
+        if _number(*before[row]) != _number(values[column])
+    ]
+    replaced = "; ".join(
+        [*changed[:_MOST_LISTED], *([f"and {len(changed) - _MOST_LISTED} more"] * (len(changed) > _MOST_LISTED))]
+    )
     unmatched = [_named(have[id]) for id, n in rows_of.items() if not n]
     twice = [_named(have[id]) for id, n in rows_of.items() if n > 1]
     scaled = sorted({maxima[id] for id, scale in scales.items() if scale != 1.0})
@@ -177,7 +194,7 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
     listed = " or ".join(f"{maximum:g}" for maximum in scaled)
     on_marks = [
         (scaled, f"The marks were scaled from {listed} points to the {possible.strip()} of the table."),
-        (changed, f"{changed} existing marks differed and were replaced."),
+        (changed, f"Existing marks that differed and were replaced ({len(changed)}): {replaced}."),
     ]
     on_students = [
         (without, f"Without a graded notebook, left unchanged ({len(without)}): {'; '.join(without)}."),
@@ -189,7 +206,7 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
         ),
     ]
     said = (tuple(text for shown, text in lines if shown) for lines in (on_marks, on_students))
-    return Filled(roster.table.data(), roster.header[column], len(written), *said)
+    return Filled(roster.table.data(), roster.header[column], len(written), len(held), *said)
 
 
 def _is_possible(roster: Roster, row: int) -> bool:
