@@ -91,6 +91,8 @@ def grade(
                 if not accept(found):
                     print("\n".join([*messages, *_first(found), _NOT_ACCEPTED]))
                     return 1
+            else:
+                (out / "changes.csv").unlink(missing_ok=True)
             for name, data in feedback_archives(results, intake.submissions).items():
                 write_whole(out / name, data)
             return _write(results, course, out, in_roster, options.lecture, tables.column, messages, send)
@@ -120,9 +122,13 @@ def dry_run(
     for name, roster in in_roster:
         try:
             filled = _filled(name, roster, results, course, options.lecture, tables.column)
-            lines += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.", *filled.on_students]
+            held = f" {filled.n_held} of these cells hold a mark now." if filled.n_held else ""
+            lines += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.{held}", *filled.on_students]
         except CannotGrade as error:
             trouble.append(str(error))
+    lines.append(
+        f"The results go to {out}{', over those of an earlier run' if (out / _JOURNAL).exists() else ', a new folder'}."
+    )
     print("\n".join([*lines, *(f"✗ {text}" for text in trouble), "Nothing was run and nothing was written."]))
     return 1 if trouble else 0
 

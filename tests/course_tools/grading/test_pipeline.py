@@ -184,7 +184,10 @@ def test_earlier_marks_change_only_where_that_is_accepted(tmp_path, capsys):
     assert {path: path.read_bytes() for path in before} == before
     assert grade(folder, OPTIONS, out, policy=policy, accept=bool) == 0
     assert [row["points"] for row in rows(out / "grades.csv")] == ["9"]
+    assert "override lowers a mark: ada (ada), 04.1: 9, but the checks give 12" in capsys.readouterr().out
+    assert (out / "changes.csv").exists()
     assert grade(folder, OPTIONS, out, policy=policy) == 0
+    assert not (out / "changes.csv").exists()
 
 
 def test_a_dry_run_names_who_and_what_would_be_graded_and_leaves_nothing(tmp_path, download, capsys):
@@ -199,7 +202,8 @@ def test_a_dry_run_names_who_and_what_would_be_graded_and_leaves_nothing(tmp_pat
     for line in (
         "No layer: this is a stand-in.",
         "Lecture 04, Self-attention: 2 students.",
-        "3 marks in the column 'Lecture 04 (991)'.",
+        "3 marks in the column 'Lecture 04 (991)'. 2 of these cells hold a mark now.",
+        f"The results go to {tmp_path / 'submissions_graded'}, a new folder.",
         "li_888_4_nb.ipynb: The file is empty.",
         "notebook of lecture 01",
         "not a notebook",
@@ -207,7 +211,7 @@ def test_a_dry_run_names_who_and_what_would_be_graded_and_leaves_nothing(tmp_pat
         "Nothing was run and nothing was written.",
     ):
         assert line in said
-    assert "existing marks" not in said
+    assert "Existing marks" not in said
     assert dry_run(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster, column="Quiz")) == 1
     assert "✗ which column" in capsys.readouterr().out
     with pytest.raises(RuntimeError, match="layer against forks"):
