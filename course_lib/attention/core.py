@@ -234,8 +234,7 @@ def causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
 
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
     """Raise an error unless the mask is bool and broadcasts unambiguously to scores of `shape`, (*batch, T_q, T_k)."""
-    if mask.dtype != torch.bool:
-        raise TypeError(f"the mask must be bool with True = may attend, got {mask.dtype}. Convert by `mask == 0`.")
+    require_bool(mask)
     if not broadcasts(mask.shape, shape):
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}."
@@ -244,12 +243,23 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
     require_one_reading(mask, shape)
 
 
+def require_bool(mask: Mask) -> None:
+    """Raise a TypeError unless the mask is bool, and say how to convert it."""
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"the mask must be bool with True = may attend, got {mask.dtype}. Convert one of 1 = may attend and 0 = may not by "
+            "`mask.bool()`, one that is added to the scores (0 and -inf) by `mask == 0`."
+        )
+
+
 def _missing_axis(mask: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """Say which axis a mask lacks, if one of size 1 lets it broadcast to scores of `shape`."""
     if not broadcasts(mask[-2:], shape[-2:]) and broadcasts((*mask[:-1], 1, *mask[-1:]), shape):
         return " A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
     if len(mask) == 3 < len(shape) and broadcasts((mask[0], 1, *mask[1:]), shape):
         return " A mask for each sequence needs an axis of 1 for the heads: `mask[:, None]`."
+    if len(mask) == 3 < len(shape) and mask[0] == 1 and broadcasts((mask[1], 1, 1, mask[2]), shape):  # (B, T_k), with heads
+        return " A mask (B, T_k) over the keys of each sequence needs an axis of queries: `mask[:, None]`."
     return ""
 
 

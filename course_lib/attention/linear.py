@@ -27,7 +27,17 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, broadcast_shapes, hide_keys, require_mask
+from course_lib.attention.core import (
+    Attended,
+    ContextOnly,
+    Form,
+    LayerState,
+    attend,
+    broadcast_shapes,
+    hide_keys,
+    require_bool,
+    require_mask,
+)
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.primitives.precision import without_autocast
 from course_lib.primitives.preconditions import of_tensors, shape_checked
@@ -278,6 +288,7 @@ def mask_features(phi_k: KeyFeatures, mask: Mask | None, fill: float = 0.0) -> K
 
 def require_key_mask(mask: Mask, phi_k: KeyFeatures) -> None:
     """Raise an error unless the mask is bool and (*batch, 1, T_k), the same for every query."""
+    require_bool(mask)
     if mask.dim() > 1 and mask.shape[-2] != 1:
         raise ValueError(
             f"linear attention needs a mask (*batch, 1, T_k), got one of {mask.shape[-2]} queries. For a causal mask use "

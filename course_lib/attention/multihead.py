@@ -263,6 +263,11 @@ class MultiHead(nn.Module, Generic[Result]):
             batch = broadcast_shapes(q.shape[:-3], projected.keys.shape[:-3])
             mask = mask_per_head(mask, (*batch, *queries.shape[-2:]))
         attended = self.mechanism(q, *projected, mask)
+        if isinstance(attended, Tensor):
+            raise TypeError(
+                f"a mechanism returns `Attended` (context, weights) or `ContextOnly`, got a tensor: {shown(self.mechanism)}. "
+                "Linear attention is a mechanism as `LinearAttention()`, which also computes the features."
+            )
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
     def read(self, x: Queries, mask: Mask | None = None) -> tuple[Context, LayerState]:
