@@ -28,12 +28,24 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         @wraps(function)
         def run(*arguments: Any, **options: Any) -> Any:
-            check(*arguments, **options)
+            try:
+                check(*arguments, **options)
+            except TypeError:
+                _require_call(function, arguments, options)
+                raise
             return function(*arguments, **options)
 
         return cast(Function, run)
 
     return decorate
+
+
+def _require_call(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Raise a TypeError that names the function if it does not take these arguments."""
+    try:
+        inspect.signature(function).bind(*arguments, **options)
+    except TypeError as error:
+        raise TypeError(f"{function.__qualname__}: {error}.") from None
 
 
 def of_tensors(function: Function) -> Function:

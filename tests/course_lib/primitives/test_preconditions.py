@@ -32,6 +32,12 @@ def test_what_does_not_fit_is_refused(call):
         call()
 
 
+@pytest.mark.parametrize(("call", "wrong"), [(lambda: root(), "'x'"), (lambda: root(4.0, by=2.0), "'by'")])
+def test_a_call_that_does_not_fit_names_the_function(call, wrong):
+    with pytest.raises(TypeError, match=f"^root: .*{wrong}"):
+        call()
+
+
 def test_the_function_keeps_its_name_signature_and_docstring():
     assert (root.__name__, root.__doc__) == ("root", "Return the root of a positive number.")
     assert list(inspect.signature(root).parameters) == ["x", "scale"]
