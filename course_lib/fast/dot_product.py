@@ -73,7 +73,12 @@ def _refuse_second_derivatives(context: Tensor, *inputs: Tensor) -> None:
     if context.grad_fn is not None and context.grad_fn.name().startswith("ScaledDotProduct"):
         for x in inputs:
             if x.requires_grad and not x.is_leaf:
-                x.register_hook(lambda gradient: _Once.apply(gradient) if gradient.requires_grad else gradient)
+                x.register_hook(_once)
+
+
+def _once(gradient: Tensor | None) -> Tensor | None:
+    """Return a gradient, None if nothing depends on the input, that cannot be differentiated."""
+    return _Once.apply(gradient) if gradient is not None and gradient.requires_grad else gradient
 
 
 class _Once(torch.autograd.Function):

@@ -145,7 +145,7 @@ def set_loss(
     n = queries[b, m]
     said = torch.full(logits.shape[:2], logits.shape[-1] - 1, device=logits.device)
     said[b, n] = classes[b, m].long()
-    weight = torch.where(said == logits.shape[-1] - 1, no_object, 1.0).to(logits)
+    weight = torch.where(said == logits.shape[-1] - 1, logits.new_tensor(no_object), 1.0)
     surprise = -logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
     distance = (boxes[b, n] - targets[b, m]).abs().sum()
     agreement = giou(to_corners(boxes[b, n])[:, None], to_corners(targets[b, m])[:, None])

@@ -293,3 +293,8 @@ def test_second_derivatives_of_torchs_kernel_name_the_equation(name):
     torch.testing.assert_close(first, torch.autograd.grad(PAIRS[name].equation(*x).context.square().sum(), x))
     with pytest.raises(NotImplementedError, match="choose scaled_dot_product_attention"):
         sum(g.square().sum() for g in first).backward()
+
+
+def test_torchs_kernel_passes_a_gradient_that_does_not_exist():
+    x = torch.randn(1, 1, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: PAIRS["fused_scaled_dot_product_attention"].form(x, 2 * x, 3 * x).context, (x,))
