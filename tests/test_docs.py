@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import nbformat
@@ -247,6 +248,12 @@ def test_the_calls_of_a_guide_use_what_the_library_has(page):
     named = {node.id for node in used if isinstance(node, ast.Name)}
     assert named
     assert named - defined() - {"cosine_attention"} == set()
+
+
+def test_what_the_glossary_names_is_in_the_library():
+    named = re.findall(r"`course_lib\.(\w+)\.(\w+)`", (DOCS / "glossary.md").read_text(encoding="utf-8"))
+    assert len(named) > 50
+    assert [f"{room}.{name}" for room, name in named if not hasattr(import_module(f"course_lib.{room}"), name)] == []
 
 
 def test_the_glossary_is_in_order_and_each_entry_leads_to_a_section_that_exists():

@@ -109,7 +109,7 @@ def glossary_terms(glossary: str) -> str:
             term, also, *_ = found.groups()
             names = [name.strip() for name in (f"{term}, {also}" if also else term).split(",")]
             says = entry.partition("\n[")[0].split("\n", 2 if also else 1)[-1]
-            section = re.search(r"/(\w+)\.ipynb#([^)]+)\)$", entry.strip())
+            section = re.search(r"/(\w+)\.ipynb#([^)]+)\)$", entry, flags=re.MULTILINE)
             address = f"{section[1]}.html#{site_anchor(unquote(section[2]))}"
             plain = " ".join(re.sub(r"[*`]|\[([^\]]*)\]\([^)]*\)", r"\1", says).split())
             terms.append([names, plain, f"../docs/glossary.html#{site_anchor(term)}", address])
