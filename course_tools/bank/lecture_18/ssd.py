@@ -71,6 +71,14 @@ def writes_without_the_step(x, dt, A, B, C):
     return (C @ B.mT * decay_mask(_gates(dt, A))) @ x
 
 
+@wrong.detail
+def holds_the_input_through_the_step(x, dt, A, B, C):
+    """You write (exp(dt A) - 1) / A times B x, which is exact for an input that is held through the step, as the papers of S4
+    and Mamba have it. Mamba-2 writes dt B x: the two agree where dt A is small."""
+    g, A = _gates(dt, A), torch.as_tensor(A, dtype=dt.dtype)[..., None]
+    return (C @ B.mT * decay_mask(g)) @ (((g.exp() - 1) / A)[..., None] * x)
+
+
 @wrong.part
 def fades_by_A_alone(x, dt, A, B, C):
     """Your gates are exp(A), the same for each position. The length of the step belongs to it: exp(dt A), so that the state

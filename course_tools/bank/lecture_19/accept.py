@@ -284,6 +284,18 @@ def accepted_by_a_flat_model(tokens, draft_p, model_p, uniforms):
     return accept(tokens, draft_p, flat / flat.sum(-1, keepdim=True), uniforms)
 
 
+@stranger(makes=[counts_all_accepted])
+def counted_everywhere_then_drawn_by_multinomial(tokens, draft_p, model_p, uniforms):
+    n = (uniforms[..., : tokens.shape[-1]] < _of_tokens(tokens, model_p) / _of_tokens(tokens, draft_p)).sum(-1)
+    return n, torch.multinomial(_row(_rest(draft_p, model_p), n).reshape(-1, VOCABULARY), 1).view(n.shape)
+
+
+@stranger(makes=[accepts_by_the_model_alone])
+def accepted_by_the_model_then_drawn_by_multinomial(tokens, draft_p, model_p, uniforms):
+    n = _n(uniforms[..., : tokens.shape[-1]] < _of_tokens(tokens, model_p))
+    return n, torch.multinomial(_row(_rest(draft_p, model_p), n).reshape(-1, VOCABULARY), 1).view(n.shape)
+
+
 @stranger(makes=[draws_from_the_model_again])
 def accepted_then_drawn_by_the_model(tokens, draft_p, model_p, uniforms):
     n, _ = accept(tokens, draft_p, model_p, uniforms)
@@ -315,6 +327,19 @@ def _rows(draw: Draw, n: int, rows: int = ROWS, excluded: bool = False) -> Call:
         torch.stack([_drawn(law.expand(rows, -1), draw.uniform(rows)) for law in q], -1) if n else draw.integers(0, 1, rows, 0)
     )
     return tokens, q.expand(rows, -1, -1).clone(), p.expand(rows, -1, -1).clone(), draw.uniform(rows, n + 1)
+
+
+def _settled(draw: Draw, n: int) -> list[Call]:
+    """Rows of n tokens after which only one token can follow: one is owed at each place, and the model writes one at the end.
+
+    So results are the same however the token is drawn, and a mistake in the number is known by them.
+    """
+    tokens, q, p, uniforms = _rows(draw, n, 400)
+    owed = draw.integers(0, VOCABULARY, n + 1)
+    kept = draw.uniform(n, VOCABULARY).scatter(1, owed[:n, None], 1.0) * q[0]
+    one = torch.nn.functional.one_hot(owed, VOCABULARY).float()
+    law = torch.cat([kept + (1 - kept.sum(1, keepdim=True)) * one[:n], one[n:]])
+    return [(tokens, q, law.expand_as(p).clone(), uniforms)]
 
 
 def _refused(draw: Draw, token: int = 2) -> list[Call]:
@@ -393,19 +418,19 @@ exercise = Exercise(
         Property(
             "one",
             "A single token is accepted with the probability p/q, at most 1.",
-            lambda draw: [_rows(draw, 1, 400)],
+            lambda draw: _settled(draw, 1),
             right_result(0),
             points=2,
         ),
         Property(
             "several",
             "Tokens after the first refused one are dropped.",
-            lambda draw: [_rows(draw, 4, 400)],
+            lambda draw: _settled(draw, 4),
             right_result(0),
             points=2,
             needs=("one",),
         ),
-        Property("refused", "After a refusal, the token is drawn from (p - q)₊.", _refused, same_law, points=3),
+        Property("refused", "After a refusal, the token is drawn from (p - q)₊.", _refused, same_law, points=3, drawn=True),
         Property(
             "excluded",
             "A token that the model excludes is refused, and never drawn, even where u is 0.",
@@ -414,7 +439,12 @@ exercise = Exercise(
             needs=("one",),
         ),
         Property(
-            "welcome", "If all are accepted, the next token is drawn from the last row of p.", _welcome, same_law, points=2
+            "welcome",
+            "If all are accepted, the next token is drawn from the last row of p.",
+            _welcome,
+            same_law,
+            points=2,
+            drawn=True,
         ),
         Property(
             "law",
@@ -423,8 +453,11 @@ exercise = Exercise(
             same_law,
             points=2,
             needs=("several", "refused", "welcome"),
+            drawn=True,
         ),
-        Property("none", "Without drafted tokens it is ordinary sampling.", lambda draw: [_rows(draw, 0)], same_law),
+        Property(
+            "none", "Without drafted tokens it is ordinary sampling.", lambda draw: [_rows(draw, 0)], same_law, drawn=True
+        ),
         leaves_inputs(lambda draw: [_rows(draw, 3, 40)]),
     ),
     wrong=wrong,

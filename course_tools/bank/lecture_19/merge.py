@@ -115,6 +115,17 @@ def replaces_nan_at_the_end(a, b):
     return Partial(context.nan_to_num(0), maximum, (of_a + of_b).nan_to_num(0))
 
 
+@wrong.case
+def takes_the_logarithm_of_no_keys(a, b):
+    """Your result is right, its gradient is not where both tiles are empty: you take the logarithm of a total of 0, whose slope
+    is infinite. Multiply each total by exp(own - new): no logarithm is needed."""
+    a, b = Partial(*a), Partial(*b)
+    maximum = torch.maximum(a.maximum, b.maximum)
+    finite = torch.where(maximum == -torch.inf, 0.0, maximum)
+    of_a, of_b = ((x.maximum + x.total.log() - finite).exp() for x in (a, b))
+    return Partial(_mean(of_a, of_b, a, b), maximum, of_a + of_b)
+
+
 @wrong.idea
 def averages_the_contexts(a, b):
     """You average the two contexts, one half each. A tile with the larger scores has more of the weight: its context counts by

@@ -67,6 +67,15 @@ def computes_all_weights(q, k, v, mask=None, tile=64):
     return ContextOnly(scaled_dot_product_attention(q, k, v, mask).context)
 
 
+@wrong.idea
+def cuts_the_weights(q, k, v, mask=None, tile=64):
+    """Your result is right, but you compute the weights of all keys first, and cut them: the whole table is in memory. Take the
+    keys of one tile before you compute any score."""
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1).nan_to_num()
+    return ContextOnly(sum(weights[..., at] @ v[..., at, :] for at in _slices(k.shape[-2], tile)))
+
+
 @wrong.detail
 def ignores_the_tile(q, k, v, mask=None, tile=64):
     """Your result is right, but your tiles always have 64 keys, whatever `tile` is. It says how many keys a tile has, and so
