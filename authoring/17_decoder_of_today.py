@@ -50,7 +50,7 @@ from course_tools.notebook import recorded, show_study, source
 # %% [markdown]
 # ## 1 A file that you cannot read yet
 #
-# Every open language model comes with a file `config.json` that describes it. Here are ten lines of Mistral 7B v0.1 (2023). With
+# Nearly every open language model comes with a file `config.json` that describes it. Here are ten lines of Mistral 7B v0.1 (2023). With
 # lecture 07 you can read four of them. The other six have a question mark; at the end, you
 # will compute from them how many parameters the model has, and how much memory a text takes.
 
@@ -148,7 +148,7 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # | score | 1 | 0 | −1 | 0 | 1 |
 #
 # This is **rotary position embedding**, RoPE (Su et al. 2021). One speed cannot tell a distance of 4 from 0. So a head of $d_k$
-# features has $d_k/2$ pairs, each with its own speed, as the hands of a clock, from one radian a position to almost none. `rope_theta`
+# features has $d_k/2$ pairs, each with its own speed, like the hands of a clock, from one radian a position to almost none. `rope_theta`
 # is their base:
 #
 # $$\begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix} \mapsto
@@ -156,7 +156,8 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix} \qquad \theta_i = \mathrm{base}^{-2i/d_k}
 # \qquad \langle R_m q, R_n k\rangle = \langle q, R_{n-m} k\rangle$$
 #
-# The last equation holds since rotations add up: $R_m^\top R_n = R_{n-m}$. No position has a parameter, and no position is the
+# The last equation holds since rotations add up: $R_m^\top R_n = R_{n-m}$. (In complex numbers, as in Meta's code, a turn multiplies
+# $x_{2i} + \mathrm{i}\,x_{2i+1}$ by $e^{\mathrm{i} t \theta_i}$.) No position has a parameter, and no position is the
 # last. A model that generates keeps its keys *after* the rotation, so each key is
 # turned once; a new query at position 100 is turned with `start=100`.
 #
@@ -567,7 +568,8 @@ claim(
 # each score the distance times a slope of its head. **After 1,200 updates steep slopes, 1 to 1/8, beat rotation**, and need no
 # window: they act as one with a soft edge. The paper's slopes, 1/4 to 1/256, take more bits. A slope always prefers
 # the nearer of two equal keys; a rotation can
-# prefer any distance. Without positions, the causal mask alone has taught little.
+# prefer any distance. Without positions, the causal mask alone teaches these two layers little; it teaches large models more (Haviv et
+# al. 2022).
 #
 # Neither window nor slope remembers: what is further back than all windows together is gone, so Gemma 3 lets every
 # sixth layer attend to the whole text. Our model reads about a dozen characters, and loses nothing.
@@ -670,7 +672,7 @@ claim(
 # %% [markdown]
 # ## 10 What came of it
 #
-# LLaMA (2023) took rotary positions, RMSNorm and SwiGLU together, and the largest Llama 2 grouped queries. Most open models have these
+# LLaMA (2023) took rotary positions, RMSNorm and SwiGLU together, and the larger models of Llama 2 grouped queries. Most open models have these
 # four parts.
 #
 # - **Longer texts.** Models are trained on short texts, then briefly on long ones, with slower speeds: YaRN (Peng et al. 2023)
@@ -679,6 +681,8 @@ claim(
 #   lecture 19).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
 #   computed, and one small rotated key.
+# - **More norms, fewer turns.** Qwen3 and Gemma 3 (2025) also apply RMSNorm to queries and keys; Llama 4 (2025) turns nothing in every
+#   fourth layer.
 # - **Mixtures of experts** (Mixtral, DeepSeek-V3) replace the gated network by many, of which a router gives each token a few.
 #
 # **Further reading.** Su et al. 2021, *RoFormer* (https://arxiv.org/abs/2104.09864) · Zhang and Sennrich 2019, *Root Mean Square
@@ -686,7 +690,8 @@ claim(
 # (https://arxiv.org/abs/2002.05202) · Ainslie et al. 2023, *GQA* (https://arxiv.org/abs/2305.13245) · Touvron et al. 2023, *LLaMA*
 # (https://arxiv.org/abs/2302.13971) · Jiang et al. 2023, *Mistral 7B* (https://arxiv.org/abs/2310.06825) · Peng et al. 2023, *YaRN*
 # (https://arxiv.org/abs/2309.00071) · Press et al. 2022, *Train Short, Test Long*
-# (https://arxiv.org/abs/2108.12409) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks*
+# (https://arxiv.org/abs/2108.12409) · Haviv et al. 2022, *Transformer Language Models without Positional Encodings Still Learn Positional
+# Information* (https://arxiv.org/abs/2203.16634) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks*
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434) · Gemma Team 2025, *Gemma 3
 # Technical Report* (https://arxiv.org/abs/2503.19786).
 
@@ -814,7 +819,7 @@ assert apart < 1e-3
 #
 # ## Slower positions
 #
-# Could the whole text of 256 be read without a window? **Interpolation** divides all speeds by 4, so that 255 positions turn as far
+# Could the whole text of 256 be read without a window? **Interpolation** (Chen et al. 2023, https://arxiv.org/abs/2306.15595) divides all speeds by 4, so that 255 positions turn as far
 # as 64 did. A larger
 # **base** slows the slow pairs and leaves the fast ones, which tell neighbours apart. The same model, without further training:
 
@@ -884,8 +889,9 @@ claim("17.angles", all=whole, cut=cut, pair=of_pairs[3], window=windowed)
 # %% [markdown]
 # So most of the harm is in the angles, and little in the number of keys. The bars hold one pair at a time, and one is enough: the pair
 # whose first turn is not finished at 63 and is passed at 255. Faster pairs have met every angle in training; slower ones meet new angles,
-# too, but within their first turn, and to hold them gains nothing. YaRN slows this pair and all slower ones. Even so, published models are
-# trained further, for a short time, after their speeds are changed.
+# too, but within their first turn, and to hold them gains nothing. YaRN slows this pair and all slower ones by
+# 4, and in part those that finish up to 32 turns in a text of the training. This changes angles that the model has met, too: published
+# models are trained further, for a short time, after their speeds are changed.
 
 # %% tags=["ledger"]
 ledger()
