@@ -54,7 +54,7 @@ SEED = 0  # of data and weights
 # thousand tokens do not make it larger. (We leave out the division, as its successors do, and keep keys at length 1.)
 #
 # In its task every key was written once. But in most texts values change: a variable is assigned again, a person leaves the room,
-# a price rises. So here are 64 writes to 20 keys. Sixteen keys are written once. Four **hot keys**, other ones in each sequence,
+# a price rises. So here are 64 writes to 20 keys. Sixteen keys are written once. Four **hot keys**, different ones in each sequence,
 # are written twelve times each. Then come eight questions, the first four about hot keys: *what is the newest value?*
 
 # %%
@@ -241,8 +241,7 @@ torch.testing.assert_close(torch.stack(steps), parallel, atol=1e-4, rtol=1e-4)
 
 
 # %% [markdown]
-# So an update of the memory that forgets needs no loop over positions either. The last row of the mask says what is left of each write at the end. The model
-# computes each gate from key and value, and begins at $\sigma(3) = 0.95$.
+# The last row of the mask says what is left of each write at the end. The model computes each gate from key and value, and begins at $\sigma(3) = 0.95$.
 
 
 # %%
@@ -340,6 +339,9 @@ figures.draw_correction()
 # | $\mathrm{Diag}(\alpha_i)$ | fade each row by its own gate | GLA |
 # | $I - \beta_i k_i k_i^\top$ | shrink along the key; with β = 1 nothing is left there, with β = 2 it is mirrored | DeltaNet |
 # | $\alpha_i\,(I - \beta_i k_i k_i^\top)$ | both | Gated DeltaNet |
+#
+# (A mirror counts: with β = 2 and $v = 0$, each write turns 3 into −3 and back. The sign tells even from odd, as no gate from 0 to 1
+# can; Grazzi et al. 2025.)
 #
 # | name | shape |
 # | --- | --- |
@@ -623,7 +625,8 @@ explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0,
 # · Sun et al. 2023, *Retentive Network* (https://arxiv.org/abs/2307.08621) · Yang et al. 2024a, *Gated Linear Attention Transformers*
 # (https://arxiv.org/abs/2312.06635) · Dao and Gu 2024, *Transformers are SSMs* (https://arxiv.org/abs/2405.21060) · Yang et al. 2024b,
 # *Parallelizing Linear Transformers with the Delta Rule over Sequence Length* (https://arxiv.org/abs/2406.06484) · Yang et al. 2025,
-# *Gated Delta Networks* (https://arxiv.org/abs/2412.06464) · Sun et al. 2024, *Learning to (Learn at Test Time)*
+# *Gated Delta Networks* (https://arxiv.org/abs/2412.06464) · Grazzi et al. 2025, *Unlocking
+# State-Tracking* (https://arxiv.org/abs/2411.12537) · Sun et al. 2024, *Learning to (Learn at Test Time)*
 # (https://arxiv.org/abs/2407.04620) · Behrouz et al. 2024, *Titans* (https://arxiv.org/abs/2501.00663) · Peng et al. 2025, *RWKV-7
 # "Goose"* (https://arxiv.org/abs/2503.14456) · Qwen Team 2025, *Qwen3-Next* (https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct) · Kimi Team 2025, *Kimi Linear* (https://arxiv.org/abs/2510.26692) · MiniMax 2025, *MiniMax-M1* (https://arxiv.org/abs/2506.13585).
 
@@ -903,7 +906,7 @@ far = bits[:, beyond].mean()
 claim("18.text", inside=bits[:, inside].mean(), beyond=far, counts=-p.log2().mean())
 
 # %% [markdown]
-# The counts are ahead, as of all our small networks on this text. But does the network read as
+# The counts are ahead, as they are of all our small networks on this text. But does the network read as
 # well as a model whose cache grows? And is it the memory that reads, or the short convolution in front of it, which brings the last
 # characters together before any memory is asked? **The control** is a Llama of the same size, without and with such a convolution of its queries,
 # keys and values.
