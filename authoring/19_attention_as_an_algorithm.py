@@ -114,7 +114,8 @@ figures.show_tiles([[0.0, math.log(2)], [math.log(6)]])
 # \frac{r_a\, c_a + r_b\, c_b}{\ell}$$
 #
 # A vector $c$ and two numbers, $m$ and $\ell$, are all that a query must keep, however many keys it has seen. A tile without
-# keys has $m = -\infty$, $\ell = 0$ and $c = 0$, and changes nothing. Where both tiles are empty, mind $-\infty - (-\infty)$.
+# keys has $m = -\infty$, $\ell = 0$ and $c = 0$, and changes nothing. Where both tiles are empty, mind $-\infty - (-\infty)$:
+# neither the result nor its gradient may be NaN.
 #
 # | name | shape |
 # | --- | --- |
@@ -229,7 +230,8 @@ claim(
 )
 
 # %% [markdown]
-# This is **FlashAttention** (Dao et al. 2022): a little more arithmetic, less traffic, and nothing approximated. The
+# This is **FlashAttention** (Dao et al. 2022): a little more arithmetic, less traffic, and nothing approximated. (At first, the keys stayed and the
+# queries passed by, as in your loop; since FlashAttention-2, Dao 2023, it is as here.) The
 # backward pass goes the same way: it keeps $m$ and $\ell$ of
 # each query, and computes the weights of each tile again. Plain autograd through your loop would not: it keeps the weights of
 # all tiles, $T^2$ numbers again. (You write this pass in *Going further*.)
@@ -269,7 +271,7 @@ for name, each in taken.items():
 # multiply-add each. Judging 5 tokens takes one such journey, too: the logits at all places of a text come from *one* call. So
 # as long as moving takes most of the time, a call that judges five tokens costs about as much as a call that writes one.
 #
-# First, train a model: lecture 17's Llama, on characters of Python's language reference. It is a stand-in for a large one.
+# First, train a model: lecture 17's Llama, on characters of Python's language reference, in place of a large one.
 # After 700 updates it predicts new text no better than a table of counts does. Whether the law is right does not depend on that; how
 # many calls are saved does.
 #
@@ -655,7 +657,8 @@ claim(
 # - **Tiles.** The running softmax is from Milakov and Gimelshein (2018); Rabe and Staats (2021) used it for attention without
 #   the table. FlashAttention (Dao et al. 2022) added the view of traffic, and the kernel. For attention of GPT-2 medium it reports 13 %
 #   more operations, 4.4 GB moved in place of 40.3, and 7.3 ms in place of 41.7. Such kernels made contexts of 100,000 tokens
-#   practical. Ring attention (Liu et al. 2023) merges tiles from different machines.
+#   practical. Ring attention (Liu et al. 2023) merges tiles from different machines, and Flash-Decoding (Dao et al. 2023) those of
+#   one query from all parts of a GPU.
 # - **Speculative decoding** (Leviathan et al. 2023; Chen et al. 2023) reports two to three times the speed with a small network as its
 #   draft. EAGLE (Li et al. 2024) trains a small head that drafts from the model's own states. DeepSeek-V3 (2024) is trained to predict
 #   two tokens, and the second can serve as a draft.
@@ -950,7 +953,9 @@ claim(
 # (https://arxiv.org/abs/2112.05682) · Liu et al. 2023, *Ring Attention* (https://arxiv.org/abs/2310.01889) · Chen et al. 2023, *Accelerating Large Language Model Decoding with Speculative
 # Sampling* (https://arxiv.org/abs/2302.01318) · Saxena 2023, *Prompt Lookup Decoding*
 # (https://github.com/apoorvumang/prompt-lookup-decoding) · Li et al. 2024,
-# *EAGLE* (https://arxiv.org/abs/2401.15077) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al.
+# *EAGLE* (https://arxiv.org/abs/2401.15077) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Dao 2023,
+# *FlashAttention-2* (https://arxiv.org/abs/2307.08691) · Dao et al. 2023, *Flash-Decoding*
+# (https://crfm.stanford.edu/2023/10/12/flashdecoding.html) · Leviathan et al.
 # 2023, *Fast Inference from Transformers via Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023,
 # *PagedAttention* (https://arxiv.org/abs/2309.06180) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention
 # Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V3* (https://arxiv.org/abs/2412.19437).
