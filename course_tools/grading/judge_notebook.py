@@ -46,6 +46,7 @@ MOST_LOADS = 2
 """The cells of a notebook are loaded again for each exercise; after this many consecutive timeouts, no further one is tried."""
 NO_FILES = "The machine that graded it cannot give answers files to write to. Ask your instructor to run it, or write no files."
 NOT_STARTED = "The exercise is unchanged."
+STILL_RAISES = "It still raises NotImplementedError: replace `raise NotImplementedError()` with your own code."
 OTHER_LIMIT = re.compile(r"^It was still running after [\d.]+ seconds")
 """How the finding on an answer that did not end begins: with the limit of the check in a notebook."""
 
@@ -157,7 +158,7 @@ class Engine:
         note = "" if name is None or verdict.passed else variant(exercise.id, name).note
         if self.level.status.get("scratch") and any(isinstance(outcome.error, OSError) for outcome in outcomes):
             note = f"{note} {NO_FILES}".strip()
-        detail = {"judged": note, "not started": NOT_STARTED, "no answer": stopped}[status]
+        detail = {"judged": note, "not started": STILL_RAISES, "no answer": stopped}[status]
         points = verdict.points if status == "judged" else 0
         given = exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags
         return Mark(*given, shortened=shortened)

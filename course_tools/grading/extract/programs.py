@@ -139,7 +139,7 @@ class Notebook:
             place, first = (cell, number), len(self._missing)
             why = why or "stopped" * (place in late) or (f"raised {raised[place]}" if place in raised else "")
             if why and first <= cell < len(program.cells):
-                lines = program.cells[cell].source.split("\n")
+                lines = self.cells[cell - first].source.split("\n")
                 found.append((cell - first + 1, lines[line - 1] if 0 < line <= len(lines) else "", why))
         self.not_run[program.exercise] = found
 

@@ -173,9 +173,12 @@ def _row(finding: Finding) -> tuple[object, ...]:
 def detail_for_student(detail: str) -> str:
     """Return the part of a finding that may be shown to a student; "" if no part is known to be harmless."""
     if found := _RAISED.match(detail):
+        line = f" in the line {found[2]}" if found[2] else ""
+        if found[1] == "NotAvailable":
+            return f"It uses a part of the course{line} that is not available in this exercise; use torch, or write it by hand."
         known = getattr(builtins, found[1], None)
         what = found[1] if isinstance(known, type) and issubclass(known, BaseException) else "an error of a non-built-in type"
-        return f"It raised {what}{f' in the line {found[2]}' if found[2] else ''}."
+        return f"It raised {what}{line}."
     if found := _SHAPE.fullmatch(detail):
         return f"{_capital(found[1])} has the wrong shape."
     for form in _FIT:

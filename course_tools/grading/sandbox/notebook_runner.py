@@ -477,7 +477,8 @@ def _needed(
 
     They bind a name that the answer needs, directly or through other names, or may change its value: the student's trainings
     may change whatever they use, and functions that a cell of the course calls without training change no argument. Statements
-    after the last check of the exercise are excluded, and so are bindings that are replaced before it. `unread` are the cells
+    after the last check of the exercise are excluded, and so are bindings that are replaced before it, and imports of the
+    lecture that do not run; its import of the answer itself defines nothing. `unread` are the cells
     that are not valid Python, with their index, the wrong line and their words; a cell is listed if it contains a needed name
     that nothing else defines.
     """
@@ -485,7 +486,8 @@ def _needed(
     every = every[: checks[-1] + 1] if checks else every
     binding: dict[str, list[Statement]] = {}
     for statement in every:
-        for name in () if statement.is_check or statement.is_stub else statement.binds:
+        of_library = {function} if statement.is_import and not statement.is_students else set()
+        for name in () if statement.is_check or statement.is_stub else statement.binds - of_library:
             binding.setdefault(name, []).append(statement)
     names, waiting = set(), {function}.union(*(every[i].needs for i in checks)) - {"check"}
     while waiting:
@@ -501,6 +503,8 @@ def _needed(
         bound = [n for n in statement.binds & names if n not in last or place >= (last[n].cell, last[n].number)]
         runs, trains = statement in taken, not statement.defines and statement.calls & trainers
         why = "" if runs else "trains" if trains else "handed out"
+        if why == "handed out" and statement.is_import:
+            continue
         used = set() if why == "handed out" else statement.hands_over
         if trains and statement.is_students:
             used = statement.needs

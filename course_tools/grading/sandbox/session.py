@@ -237,4 +237,4 @@ def _no_answer(program: Program, failed: object, started: bool, unparsable: str)
         return NoAnswer(f"Its cell is not valid Python: {unparsable if known else 'Python cannot read it'}.")
     if not started:
         return NotStarted("The exercise is unchanged.")
-    return NotFound(f"No cell of this notebook defines `{program.function}`.")
+    return NotFound(f"No cell of this notebook defines `{program.function}`; the library's own does not count.")

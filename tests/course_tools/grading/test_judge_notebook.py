@@ -56,7 +56,7 @@ def test_an_empty_notebook_has_not_been_started(engine):
 def test_a_notebook_of_another_lecture_holds_nothing(engine):
     marks = engine.grade(solved("02"), "4")
     assert {(mark.status, mark.points) for mark in marks} == {("not found", 0)}
-    assert marks[0].detail == f"No cell of this notebook defines `{NAME}`."
+    assert marks[0].detail == f"No cell of this notebook defines `{NAME}`; the library's own does not count."
     assert engine.grade(solved(), "99") == ()
     assert {mark.status for mark in engine.grade([], "04")} == {"not found"}
 
@@ -271,6 +271,8 @@ def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_o
         (6, "def helper(q: return q", "this cell is not valid Python"),
     ]
     assert {mark.not_run for mark in marks[1:]} == {()}
+    (broken,) = engine.grade(submitted(ALL[3], "def split_heads(x, n_heads:\n    pass"), "04")[3].not_run
+    assert (broken.line, broken.why.split(",")[0]) == ("def split_heads(x, n_heads:", "this cell is not valid Python")
     right = engine.grade([*before, *submitted(ALL[0], f"{CODE}\n{NAME}.lost = lost")], "04")
     assert (right[0].passed, right[0].not_run) == (True, ())
 
@@ -281,6 +283,14 @@ def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):
     assert mark.points == 0
     assert "course_lib.attention.MultiHead is not available" in mark.findings[0].detail
     assert "`return MultiHead(2, 1)(q, k, v)`" in mark.findings[0].detail
+
+
+def test_a_function_that_is_begun_and_still_raises_is_told_so(mark_of):
+    mark = mark_of(
+        "def split_heads(x, n_heads):\n    heads = x.unflatten(-1, (n_heads, -1))\n    raise NotImplementedError()", "04.4"
+    )
+    assert (mark.status, mark.points) == ("not started", 0)
+    assert mark.detail.startswith("It still raises NotImplementedError: replace")
 
 
 def test_a_crash_on_minus_infinity_is_named_as_in_a_notebook(mark_of):

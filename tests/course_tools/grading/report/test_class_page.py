@@ -190,6 +190,12 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
             "It raised ValueError in the line `raise ValueError(q)`.",
         ),
         ("It raised x0_123_4: 0.5", "It raised an error of a non-built-in type."),
+        (
+            "It raised NotAvailable in the line `return lib(x)`: course_lib.attention.split_heads is not available in this "
+            "exercise; use torch, or write it by hand.",
+            "It uses a part of the course in the line `return lib(x)` that is not available in this exercise; use torch, or "
+            "write it by hand.",
+        ),
         ("It raised KeyError: tensor([0.25]) in the line `x`: 0.5", "It raised KeyError."),
         ("context is wrong.", "Context is wrong."),
         ("It should return 2 results (context, weights), but it returned one result.", "It should return 2 results."),

@@ -440,6 +440,13 @@ def test_what_does_not_run_is_told_with_its_reason_where_an_answer_may_depend_on
     assert needed(cell("SIZE = 5\nSIZE.update(3)", "missing"), use) == {f"def {NAME}(x):": ""}
     assert needed("x = 1\nSIZE = (3", use)["SIZE = (3"] == "no Python"
     assert needed("x = 1\nsize = (3", use) == {f"def {NAME}(x):": ""}
+    given = cell(f"from course_lib.attention import model, {NAME}", "given")
+    assert needed(given, f"def {NAME}(x:") == {f"def {NAME}(x:": "no Python"}
+    assert needed(given, use) == {f"from course_lib.attention import model, {NAME}": "", f"def {NAME}(x):": ""}
+    assert needed(given, f"from own import model\ndef {NAME}(x): return model") == {
+        "from own import model": "",
+        f"def {NAME}(x): return model": "",
+    }
     assert needed("def model(x): return x", "def broken(:", cell(use)) == {"def model(x): return x": "", f"def {NAME}(x):": ""}
 
 
