@@ -25,6 +25,8 @@ _SUSPECT = "suspect"
 _SAME_WAY = 3
 """Number of answers that fail in the same way before the next hint is offered."""
 
+_OF_THE_LIBRARY = "it is the library's own answer, which does not exist when your notebook is graded. Write it by hand."
+
 _latest: dict[str, Verdict] = {}
 _under_check: set[str] = set()
 _failures: dict[str, list[str]] = {}
@@ -38,10 +40,10 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
 
     While a build task trains, a progress bar counts its updates. Its report is followed by the loss curve of the training
     that was checked, whether it passed or not. Running the check again repeats the verdict: the library's function,
-    returned in place of a wrong answer or imported, is never judged. An undefined name, or one whose cell has since ended
-    with an error, is reported in a sentence. After three consecutive answers that fail in the same way, the next hint is
-    offered. The `suspect` of a bug hunt is not the student's: it is no attempt in the progress record, and no reason for a
-    hint.
+    returned in place of a wrong answer or imported, is never judged, and a right answer that calls it earns nothing, as in
+    grading. An undefined name, or one whose cell has since ended with an error, is reported in a sentence. After three
+    consecutive answers that fail in the same way, the next hint is offered. The `suspect` of a bug hunt is not the
+    student's: it is no attempt in the progress record, and no reason for a hint.
 
     Args:
         id: the exercise, such as "04.1".
@@ -71,7 +73,11 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     _under_check.add(id)
     try:
         with nullcontext() if asked.training is None else updates_shown(f"Check {id} trains"):
-            verdict = judge(asked if own is None else varied(asked, own), answer)
+            judged = asked if own is None else varied(asked, own)
+            verdict = judge(judged, answer)
+            if verdict.passed and asked.training is None and answer is not asked.reference:
+                by_hand = judge(replace(judged, forbids={**asked.forbids, asked.reference: _OF_THE_LIBRARY}), answer)
+                verdict = by_hand if by_hand.findings[-1].name == "by hand" else verdict
     finally:
         _under_check.discard(id)
     if own is not None and verdict.failing is not None:  # the lines would draw the inputs of the usual convention

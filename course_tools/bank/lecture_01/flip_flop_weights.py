@@ -164,8 +164,8 @@ def moves_the_rows_of_zeros(d):
 @right
 def opens_the_output_gate_by_the_state(d):
     """The output gate is open whatever is stored, and the state adds to the candidate what it has the sign of already."""
-    W, U, b = flip_flop_weights(d)
-    return 2 * W, torch.tensor([[0.0], [0.0], [3.0], [2.0]]), 2 * b
+    W, _, b = _weights(d, -20.0, 20.0, 20.0, 20.0, (40.0, -40.0))
+    return W, torch.tensor([[0.0], [0.0], [3.0], [2.0]]), b
 
 
 @right

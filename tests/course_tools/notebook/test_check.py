@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.notebook import check, failing
@@ -77,6 +77,34 @@ def test_an_imported_function_of_the_library_is_not_taken_for_an_answer(capsys):
     assert unwrap(stand_in) is unwrap(rnn_step)
 
 
+def without_bias(x, h, W, U, b):
+    return torch.tanh(x @ W.mT + h @ U.mT)
+
+
+def with_bias(x, h, W, U, b):
+    return torch.tanh(x @ W.mT + h @ U.mT + b)
+
+
+def corners_in_thousandths(boxes):
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return 1000 * torch.cat([centre - half, centre + half], dim=-1)
+
+
+def test_a_right_answer_that_calls_the_librarys_function_earns_nothing(capsys):
+    """Graded, it could not call it."""
+    wrappers = [
+        ("04.4", lambda x, n_heads: split_heads(x, n_heads)),
+        ("01.1", lambda *inputs: rnn_step(*inputs)),
+        ("12.1", lambda boxes: exercise("12.1").reference(boxes)),
+    ]
+    for id, answer in wrappers:
+        stand_in = check(id, answer)
+        printed = capsys.readouterr().out
+        assert f"0 of {exercise(id).points} points" in printed
+        assert f"It calls {exercise(id).reference.__name__}: it is the library's own answer" in printed
+        assert unwrap(stand_in) is unwrap(exercise(id).reference)
+
+
 def test_a_stand_in_works_as_the_librarys_function_but_not_inside_an_answer_to_its_exercise(capsys):
     stand_in = check("01.1", raises(ValueError("wrong")))
     inputs = [torch.ones(*shape) for shape in ((2, 3), (2, 5), (5, 3), (5, 5), (5,))]
@@ -137,7 +165,7 @@ def test_without_a_failing_input_there_is_none_to_give(capsys):
 def test_what_an_answer_prints_is_shown_and_capped(capsys):
     def answer(*inputs):
         print("shape", tuple(inputs[0].shape))
-        return rnn_step(*inputs)
+        return with_bias(*inputs)
 
     assert check("01.1", answer) is answer
     lines = capsys.readouterr().out.splitlines()
@@ -161,10 +189,6 @@ def hints_offered(answers, capsys):
     return found
 
 
-def without_bias(x, h, W, U, b):
-    return torch.tanh(x @ W.mT + h @ U.mT)
-
-
 def test_the_third_answer_that_fails_in_the_same_way_is_offered_the_next_hint(capsys):
     assert hints_offered([without_bias] * 12, capsys) == [None, None, 1, None, None, 2, None, None, 3, None, None, None]
 
@@ -185,7 +209,7 @@ def test_a_right_answer_an_empty_one_and_a_check_repeated_do_not_count(capsys):
 
 def test_a_right_answer_in_a_variant_comes_back_in_the_usual_convention_and_keeps_its_verdict(capsys):
     usual = exercise("12.1").reference
-    name = check("12.1", lambda boxes: 1000 * usual(boxes), variant="thousandths")
+    name = check("12.1", corners_in_thousandths, variant="thousandths")
     first = capsys.readouterr().out
     assert "points. Right." in first
     boxes = torch.tensor([[0.5, 0.5, 0.2, 0.4]])
