@@ -1,4 +1,4 @@
-"""Predictions before running a cell: buttons that record a choice, or a number to write; then the explanation."""
+"""Predictions before running a cell: buttons that record a choice, or a letter or number to write; then the explanation."""
 
 import math
 import re
@@ -19,7 +19,7 @@ document.addEventListener("click", (event) => {
 """The buttons disappear once one is chosen, and with them the focus: without it, no key reaches the notebook any more."""
 
 
-def predict(id: str, number: object = ..., *decimals: object) -> None:
+def predict(id: str, answer: object = ..., *decimals: object) -> None:
     """Ask for a prediction; the first choice counts and is stored in the progress file.
 
     In an interactive notebook, the options are buttons, and the explanations follow the choice. Elsewhere, such as in an
@@ -27,7 +27,8 @@ def predict(id: str, number: object = ..., *decimals: object) -> None:
 
     Args:
         id: such as "01.p1".
-        number: where a number is asked for, the student's, in place of `...`; anything else is answered by a sentence.
+        answer: the student's: a number, in place of `...`, where one is asked for; a letter is as good as its button. Anything
+            else is answered by a sentence.
         decimals: what a decimal comma makes of a number.
 
     Raises:
@@ -36,8 +37,10 @@ def predict(id: str, number: object = ..., *decimals: object) -> None:
     asked = prediction(id)
     live = in_notebook() and watched()
     chosen = answer_to(id)
-    if asked.within and (number is not ... or chosen):
-        publish(_number_answered(asked, number, decimals, chosen))
+    if asked.within and (answer is not ... or chosen):
+        publish(_number_answered(asked, answer, decimals, chosen))
+    elif answer is not ... and not asked.within:
+        publish(_letter_answered(asked, answer, chosen))
     elif not live:
         publish(folded(asked))
     elif asked.within:
@@ -46,6 +49,17 @@ def predict(id: str, number: object = ..., *decimals: object) -> None:
         publish(_answered(asked, chosen))
     else:
         _ask(asked)
+
+
+def _letter_answered(asked: Prediction, letter: object, chosen: str | None) -> dict[str, str]:
+    """Remember the letter of an option if it is the first, and explain the first."""
+    said = str(letter).strip().upper()
+    if asked.option_of(said) is None:
+        letters = ", ".join(option.letter for option in asked.options)
+        return _said(f'This prediction is one of {letters}, such as <code>predict("{asked.id}", "A")</code>.')
+    if chosen is None:
+        remember("prediction", asked.id, choice=said, right=asked.accepts(said))
+    return _answered(asked, chosen or said)
 
 
 def _number_answered(asked: Prediction, number: object, decimals: tuple, chosen: str | None) -> dict[str, str]:

@@ -100,6 +100,23 @@ def test_run_again_it_shows_what_was_chosen_and_asks_no_more(watched):
     assert "you chose A" in watched.published[-1]["text/plain"]
 
 
+@pytest.mark.parametrize("letter", ["B", " b "])
+def test_a_letter_is_as_good_as_its_button(watched, letter):
+    module.predict("04.p1", letter)
+    assert watched.shown == []
+    assert "you chose B" in watched.published[-1]["text/plain"]
+    module.predict("04.p1", "A")
+    assert "you chose B" in watched.published[-1]["text/plain"], "the first choice counts"
+    assert progress.progress_of(progress.read_events(progress.progress_file())).predictions == {"04.p1": "B"}
+
+
+@pytest.mark.parametrize("answer", ["Z", 2, "", None])
+def test_what_is_no_option_is_answered_by_a_sentence_and_not_kept(watched, answer):
+    module.predict("04.p1", answer)
+    assert "one of A, B, C" in watched.published[-1]["text/plain"]
+    assert not progress.progress_file().exists()
+
+
 def test_each_button_says_what_it_does(watched):
     module.predict("04.p1")
     assert [button.description for button in watched.buttons()] == ["I predict A", "I predict B", "I predict C"]
