@@ -595,7 +595,8 @@ claim("10.uneven", **{label.replace(" ", "_"): points[label] for label in points
 
 # %% [markdown]
 # **A filter set by hand needs somebody who knows in what respect the pixels of one pane are alike; attention does not.** Even the filter that is
-# told stays a little behind. (The larger convolution was still gaining: with five times the updates it comes close.)
+# told stays a little behind. (The larger convolution was still gaining: after 10,000 updates it has 22.0 to 22.2 dB, the layer of
+# attention 22.6 to 22.7.)
 
 # %% [markdown] tags=["predict"]
 # ## 8 Larger windows
@@ -646,8 +647,8 @@ claim(
 # %% [markdown]
 # **The window costs nothing here:** over all pixels, five times as many keys add nothing, for what tells a pixel its colour is nearby.
 # And **with 1,000 parameters, attention is the right tool: it computes a kernel where a convolution stores kernels for many cases.** But
-# parameters are not time: convolutions with twenty times as many come within about 0.5 dB after as many updates, each in
-# half the time, and they were still gaining. Where a larger network is welcome, take it.
+# parameters are not everything: convolutions with twenty times as many are behind by about 0.5 dB after as many updates, but
+# after 10,000 they lead with 23.5 to 23.6 dB over 22.6 (one seed), each in a quarter of the time. Where a larger network is welcome, take it.
 #
 # **Count them.** A layer with 64 features in and out, of which 32 meet the row vectors and 32 the column vectors:
 #
