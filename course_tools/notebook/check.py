@@ -4,6 +4,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import wraps
+from inspect import unwrap
+from typing import get_type_hints
 
 from course_tools.bank import exercise
 from course_tools.bank.variants import variant as variant_of
@@ -51,8 +53,8 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
         variant: the name of the convention that the answer follows, if the notebook has a variant.
 
     Returns:
-        `fn` if it is right, converted to the usual convention if it has a variant; else a wrapper of the library's function, so
-        that the lecture runs to its end.
+        `fn` if it is right, converted to the usual convention if it has a variant, and to the named tuple of the library's
+        function; else a wrapper of the library's function, so that the lecture runs to its end.
 
     Raises:
         UnknownExercise: there is no such exercise. A wrong answer does not raise.
@@ -90,6 +92,8 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     if own is not None and verdict.passed:
         answer = own.carried_back(answer)
         answer._verdict_of_the_answer, answer._note_when_repeated = verdict, ""
+    if verdict.passed:
+        answer = _with_names(asked, answer, verdict)
     note = "" if own is None or verdict.passed else own.note
     return _show(asked, verdict, answer, note, f"{note} {_REPEATED}".strip(), _next_hint(asked, verdict))
 
@@ -145,6 +149,21 @@ def _show(
     if verdict.passed and not planted:
         accept(asked.id, answer)
     return answer if verdict.passed else _stand_in(asked, verdict, repeated)
+
+
+def _with_names(asked: Exercise, answer: Callable[..., object], verdict: Verdict) -> Callable[..., object]:
+    """Wrap a right answer that may return a plain tuple: the lecture reads its results by name, as in `.context`."""
+    kind = get_type_hints(unwrap(asked.reference)).get("return")
+    if not hasattr(kind, "_fields") or answer is asked.reference:
+        return answer
+
+    @wraps(answer)
+    def named(*args: object, **kwargs: object) -> object:
+        results = answer(*args, **kwargs)
+        return kind(*results) if type(results) in (tuple, list) else results
+
+    named._verdict_of_the_answer, named._note_when_repeated = verdict, ""
+    return named
 
 
 def _stand_in(asked: Exercise, verdict: Verdict, note: str) -> Callable[..., object]:

@@ -5,13 +5,14 @@ import inspect
 import re
 from inspect import unwrap
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import torch
 
-from course_lib.attention import scaled_dot_product_attention, split_heads
+from course_lib.attention import LocalAttention, scaled_dot_product_attention, split_heads
 from course_lib.primitives import rnn_step
-from course_tools.bank import UnknownExercise, exercise
+from course_tools.bank import UnknownExercise, exercise, exercises
 from course_tools.notebook import check, failing
 from course_tools.notebook.answer_lookup import NamedAnswer
 from tests.course_tools.bank.answers.unusual import raises
@@ -21,10 +22,28 @@ check_module = importlib.import_module("course_tools.notebook.check")
 
 def test_a_right_answer_comes_back_itself(sample, capsys):
     for right in sample.right:
-        assert check(sample.id, right) is right
+        assert unwrap(check(sample.id, right)) is unwrap(right)
     assert capsys.readouterr().out == f"{sample.id} {sample.title}: {sample.points} of {sample.points} points. Right.\n" * len(
         sample.right
     )
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_results_without_names_get_those_of_the_library(kind, capsys):
+    """A layer of the library, and the cells of a lecture, read `.context` of a mechanism."""
+    right = exercise("10.4").right[0]
+    mine = check("10.4", lambda *inputs, **options: kind(right(*inputs, **options)))
+    layer = LocalAttention(3, 8, n_heads=2, size=3, mechanism=mine)
+    assert layer(torch.randn(2, 3, 5, 7)).context.shape == (2, 8, 5, 7)
+    assert check("10.4", mine) is mine
+    assert capsys.readouterr().out.count("10.4 Local attention: 12 of 12 points. Right.") == 2
+
+
+def test_the_kind_of_each_result_with_names_is_found_in_the_annotation():
+    for each in (each for each in exercises() if each.training is None):
+        results = each.reference(*each.calls(each.properties[0], 0)[0])
+        if hasattr(results, "_fields"):
+            assert get_type_hints(unwrap(each.reference))["return"] is type(results), each.id
 
 
 def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_printed(sample, capsys):
