@@ -122,7 +122,7 @@ def dry_run(
     for name, roster in in_roster:
         try:
             filled = _filled(name, roster, results, course, options.lecture, tables.column)
-            held = f" {filled.n_held} of these cells hold a mark now." if filled.n_held else ""
+            held = f" Cells that hold a mark now: {filled.n_held}." if filled.n_held else ""
             lines += [f"{name}.csv: {filled.n_marks} marks in the column {filled.column!r}.{held}", *filled.on_students]
         except CannotGrade as error:
             trouble.append(str(error))

@@ -202,7 +202,7 @@ def test_a_dry_run_names_who_and_what_would_be_graded_and_leaves_nothing(tmp_pat
     for line in (
         "No layer: this is a stand-in.",
         "Lecture 04, Self-attention: 2 students.",
-        "3 marks in the column 'Lecture 04 (991)'. 2 of these cells hold a mark now.",
+        "3 marks in the column 'Lecture 04 (991)'. Cells that hold a mark now: 2.",
         f"The results go to {tmp_path / 'submissions_graded'}, a new folder.",
         "li_888_4_nb.ipynb: The file is empty.",
         "notebook of lecture 01",
