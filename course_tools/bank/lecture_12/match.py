@@ -104,6 +104,28 @@ def gives_the_columns(cost, classes):
     return _assign(cost, classes, lambda costs: linear_sum_assignment(costs.numpy())[1])
 
 
+@wrong.part
+def exchanges_rows_and_columns(cost, classes):
+    """You write the columns at the indices of the rows. Rows are queries, columns objects: at the index of an object, a column,
+    stands its query, a row."""
+    queries = torch.full_like(classes, -1)
+    for b, (costs, kinds) in enumerate(zip(cost.detach(), classes, strict=True)):
+        n, m = linear_sum_assignment(costs[:, kinds >= 0].numpy())
+        queries[b, torch.as_tensor(n)] = torch.as_tensor(m)
+    return queries
+
+
+@wrong.part
+def exchanges_them_as_arrays(cost, classes):
+    """You exchange rows and columns: your indices are the rows, the queries. The result has a place for each object, a column,
+    and its query, the row, stands there."""
+    queries = torch.full_like(classes, -1)
+    for b, (costs, kinds) in enumerate(zip(cost.detach(), classes, strict=True)):
+        n, m = linear_sum_assignment(costs[:, kinds >= 0].numpy())
+        queries[b, n] = torch.as_tensor(m)
+    return queries
+
+
 @wrong.idea
 def matches_nothing(cost, classes):
     """You give the first object the first query, the second the second, whatever it costs: the numbers of the columns in

@@ -146,6 +146,14 @@ def averages_over_the_four_numbers(logits, boxes, classes, targets, queries, no_
     return _classes(logits, _wanted(logits, classes, queries), no_object), l1 / 4, apart
 
 
+@wrong.part
+def takes_two_means(logits, boxes, classes, targets, queries, no_object=0.1):
+    """Two of your means are no means here. The loss of the classes divides the weighted sum by the sum of the weights, and not
+    by the number of queries. And ‖·‖₁ is the sum of the four differences of a box; their mean is a quarter of it."""
+    l1, apart = _boxes(boxes, classes, targets, queries)
+    return divides_by_the_queries(logits, boxes, classes, targets, queries, no_object)[0], l1 / 4, apart
+
+
 @wrong.detail
 def divides_by_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the losses of the boxes by the number of images. Divide by the number of objects in the batch."""
