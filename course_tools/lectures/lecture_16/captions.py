@@ -32,7 +32,7 @@ _COLOURS = {  # by the gender of the thing, p for a plural
         "p": "красные жёлтые зелёные бирюзовые синие лиловые",
     },
 }
-_THINGS = {  # in the order of windows.STAY
+_THINGS = {  # in the order of drawn_stickers.THINGS
     "English": "star heart umbrella plane telephone note anchor horse sun scissors",
     "German": "Stern:m Herz:n Regenschirm:m Flugzeug:n Telefon:n Note:f Anker:m Pferd:n Sonne:f Schere:f",
     "Spanish": "estrella:f corazón:m paraguas:m avión:m teléfono:m nota:f ancla:f caballo:m sol:m tijeras:p",

@@ -11,12 +11,11 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
+from course_tools.bank.drawn_stickers import THINGS
 from course_tools.bank.glyphs import glyphs, hsv
 from course_tools.bank.photograph_crops import photograph_crops
 from course_tools.notebook.device import device
 
-STAY = "★♥☂✈☎♫⚓♞☀✂"
-NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse", "sun", "scissors")
 PASS = "♣♦♪♨⚙⚡☢☯☮♻⚖✎✿❄♛♜⚑☕✚♠☾☠"
 """Things that are exchanged: they stand in any window, and say nothing about it."""
 CELL, ROWS, COLUMNS, N_PHOTOS = 12, 2, 3, 4
@@ -48,10 +47,10 @@ def draw_windows(n: int, seed: int, unseen: bool = False) -> Windows:
     def rand(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator)
 
-    kinds = torch.randint(len(STAY), (n,), generator=generator)
+    kinds = torch.randint(len(THINGS), (n,), generator=generator)
     cells = torch.randint(_N, (n, N_PHOTOS), generator=generator)
     drawings, every = _drawings(int(unseen)), (n, N_PHOTOS, _N)
-    things = torch.randint(len(STAY), len(drawings), every, generator=generator)
+    things = torch.randint(len(THINGS), len(drawings), every, generator=generator)
     things.scatter_(2, cells[..., None], kinds[:, None, None].expand(n, N_PHOTOS, 1))
     shown = (rand(*every) < _SHARE).scatter(2, cells[..., None], True)
     ink = drawings[things, torch.randint(_DRAWINGS, every, generator=generator)].unsqueeze(3)
@@ -65,7 +64,7 @@ def draw_windows(n: int, seed: int, unseen: bool = False) -> Windows:
 def one_of_each(kinds: Tensor, seed: int) -> Tensor:
     """Draw ten windows, one of each kind: their indices (10,)."""
     order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed)).to(kinds.device)
-    return torch.stack([order[kinds[order] == kind][0] for kind in range(len(STAY))])
+    return torch.stack([order[kinds[order] == kind][0] for kind in range(len(THINGS))])
 
 
 def cells_of(windows: Windows) -> Tensor:
@@ -81,4 +80,4 @@ def thing_of(windows: Windows) -> Tensor:
 @cache
 def _drawings(seed: int) -> Tensor:
     """Draw each thing turned, scaled and moved at random: ink (32, 48, 12, 12) in 0…1, those that stay first."""
-    return glyphs(STAY + PASS, _DRAWINGS, CELL, torch.Generator().manual_seed(seed))
+    return glyphs(THINGS + PASS, _DRAWINGS, CELL, torch.Generator().manual_seed(seed))

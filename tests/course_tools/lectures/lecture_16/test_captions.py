@@ -3,14 +3,15 @@
 import pytest
 import torch
 
+from course_tools.bank.drawn_stickers import THINGS
 from course_tools.bank.glyphs import hsv
 from course_tools.lectures.lecture_16 import captions
-from course_tools.lectures.lecture_16.windows import CELL, STAY, Windows, draw_windows
+from course_tools.lectures.lecture_16.windows import CELL, Windows, draw_windows
 
 
 def test_each_combination_has_a_name_of_its_own_in_each_language():
     for language in captions.IN_WORDS:
-        assert len(set(language)) == len(language) == len(STAY) * len(captions.COLOURS)
+        assert len(set(language)) == len(language) == len(THINGS) * len(captions.COLOURS)
     assert [language[0] for language in captions.IN_WORDS] == ["red star", "roter Stern", "estrella roja", "красная звезда"]
     assert captions.IN_WORDS[0][57] == "turquoise scissors"
     assert captions.IN_WORDS[2][57] == "tijeras turquesas"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_tools.lectures.lecture_16 import rivals
-from course_tools.lectures.lecture_16.windows import CELL, PASS, STAY, cells_of, draw_windows, one_of_each, thing_of
+from course_tools.lectures.lecture_16.windows import CELL, PASS, cells_of, draw_windows, one_of_each, thing_of
 
 
 def test_each_photograph_shows_the_thing_that_stays_in_its_cell():
@@ -28,8 +28,8 @@ def test_cells_are_numbered_row_by_row():
 
 
 def test_nothing_that_passes_stays_and_unseen_windows_are_others():
-    assert len(STAY) == 10
-    assert not set(STAY) & set(PASS)
+    assert len(THINGS) == 10
+    assert not set(THINGS) & set(PASS)
     known, unseen = draw_windows(5, seed=0), draw_windows(5, seed=0, unseen=True)
     assert torch.equal(known.kinds, unseen.kinds)
     assert not torch.equal(known.photos, unseen.photos)
