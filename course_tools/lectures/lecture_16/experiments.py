@@ -1,9 +1,8 @@
-"""Draw two views of unlabelled digits to train on, and losses, spectra, probes and embeddings."""
+"""Draw two views of unlabelled stickers to train on, and losses, spectra, probes and embeddings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
@@ -11,9 +10,8 @@ from course_lib.datasets import Augmentation, few_of_each
 from course_lib.metrics import linear_probe
 from course_lib.primitives import unit
 from course_lib.training import batches
+from course_tools.bank.drawn_stickers import NAMES, Stickers
 from course_tools.lectures.lecture_16.figures import clouds
-from course_tools.notebook.device import device
-from course_tools.notebook.digit_split import DigitSplit, digit_split
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 from course_tools.notebook.training_curve import block_means
@@ -32,50 +30,37 @@ def nearest_neighbour_accuracy(distances: Tensor, kinds: Tensor) -> float:
     return (kinds[nearest] == kinds).float().mean().item()
 
 
-# Small grey digits: data, views and encoder.
+# Stickers: views, encoder and probe.
 
 
-RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
-"""Rotation, zoom, shear and shift that preserve the class of a digit."""
-
-
-def small_digits(seeds: Iterable[int]) -> DigitSplit:
-    """Load and split the digits like `digit_split`, at half the resolution: images (5000, 1, 14, 14)."""
-    digits = digit_split(seeds)
-    return digits._replace(images=F.avg_pool2d(digits.images, 2))
+MOVES = Augmentation(turn=0.15, zoom=1.15, shear=0.1, shift=0.05)
+"""Rotation, zoom, shear and shift after which a thing is still known."""
 
 
 def backbone() -> nn.Sequential:
-    """Create an encoder from (B, 1, 14, 14) to (B, 64): three convolutions, then global max pooling."""
-    return nn.Sequential(ConvNet(1), nn.AdaptiveMaxPool2d(1), nn.Flatten())
-
-
-def few(digits: DigitSplit, seed: int, n_each: int, draw: int) -> Tensor:
-    """Draw the indices of n_each digits of every class, (10 · n_each,), from the training set."""
-    learn = digits.learn[seed]
-    return learn[few_of_each(digits.labels[learn].cpu(), n_each, draw).to(device())]
+    """Create an encoder from (B, 3, 12, 12) to (B, 64): three convolutions, then global max pooling."""
+    return nn.Sequential(ConvNet(3), nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
 
 @torch.no_grad()
-def probe(encoder: nn.Module, digits: DigitSplit, seed: int = 0) -> float:
-    """Measure linear probes of unit features from forty labels: right answers on unseen digits, mean of four draws."""
-    new, shares = digits.unseen[seed], []
-    for draw in range(4):
-        known = few(digits, seed, 4, draw)
-        weight, bias = linear_probe(unit(encoder(digits.images[known])), digits.labels[known], 10, 0.1)
-        guesses = (unit(encoder(digits.images[new])) @ weight.mT + bias).argmax(-1)
-        shares.append((guesses == digits.labels[new]).float().mean().item())
-    return sum(shares) / len(shares)
+def probe(encoder: nn.Module, known: Stickers, unseen: Stickers) -> float:
+    """Measure linear probes of unit features from forty labels: right answers on unseen stickers, mean of eight draws."""
+    x, new, right = unit(encoder(known.images)), unit(encoder(unseen.images)), 0.0
+    for draw in range(8):
+        few = few_of_each(known.kinds.cpu(), 4, draw).to(known.kinds.device)
+        weight, bias = linear_probe(x[few], known.kinds[few], len(NAMES), 0.1)
+        right += ((new @ weight.mT + bias).argmax(-1) == unseen.kinds).float().mean().item()
+    return right / 8
 
 
 View = Callable[[Tensor, torch.Generator], Tensor]
 """Draws one view of each image of a batch, with random numbers of a generator."""
 
 
-def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield endless batches of two views of the digits to learn from, without labels."""
+def two_views(images: Tensor, seed: int, view: View, n_pairs: int = 32) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield endless batches of two views of images (n, C, H, W)."""
     generator = torch.Generator().manual_seed(seed)
-    for (batch,) in batches(digits.images[digits.learn[seed]], batch_size=n_pairs, seed=seed):
+    for (batch,) in batches(images, batch_size=n_pairs, seed=seed):
         yield view(batch, generator), view(batch, generator)
 
 
@@ -95,7 +80,7 @@ def show_spectra(projections: Mapping[str, Tensor], spectrum: Callable[[Tensor],
     spread = {name: values.square().sum().item() for name, values in spectra.items()}
     lines = {name: (range(1, n + 1), values[:n].clamp_min(1e-5)) for name, values in spectra.items()}
     show(
-        curves(lines, "principal axis", "standard deviation along the axis", "projections of unseen digits", log="y"),
+        curves(lines, "principal axis", "standard deviation along the axis", "projections of unseen stickers", log="y"),
         alt=f"Standard deviation of the projections along their first {n} principal axes, logarithmic. Sum of squares, 1 where "
         f"the mean is 0: {', '.join(f'{name} {total:.4f}' for name, total in spread.items())}.",
     )

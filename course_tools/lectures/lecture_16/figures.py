@@ -1,4 +1,4 @@
-"""Figures of shop windows, of embeddings, and of augmented digits and photographs."""
+"""Figures of shop windows, of embeddings, and of augmented stickers and photographs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from course_lib.datasets import colour_matrix, photographs, recolour
 from course_lib.primitives import unpatchify
-from course_tools.lectures.lecture_16.windows import NAMES, Windows
+from course_tools.bank.drawn_stickers import NAMES
+from course_tools.lectures.lecture_16.windows import Windows
 from course_tools.notebook.legible import Numbers, in_the_font, to_array
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
@@ -59,24 +60,28 @@ def _widest(points: np.ndarray) -> np.ndarray:
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
-# Figures of augmented digits, of a photograph under augmentation, and of nearest neighbours.
+# Figures of augmented stickers, of a photograph under augmentation, and of nearest neighbours.
 
 
-def show_views(images: Tensor, view: Callable[[Tensor, torch.Generator], Tensor], seed: int = 0) -> None:
-    """Draw grey images (20, 1, H, W) and two views of each; the alternative text contains how much a view differs.
+def show_views(stickers: Tensor, view: Callable[[Tensor, torch.Generator], Tensor], seed: int = 0) -> None:
+    """Draw stickers (20, 3, H, W) in -1…1 and two views of each; the alternative text contains how much their pixels differ.
 
     Args:
-        images: on any device.
-        view: draws one view of each image of a batch.
+        stickers: on any device.
+        view: draws one view of each sticker of a batch.
         seed: of the views.
     """
     generator = torch.Generator().manual_seed(seed)
-    one, another = view(images, generator), view(images, generator)
-    changed = ((one - images).abs().mean() / images.mean()).item()
+    one, another = view(stickers, generator), view(stickers, generator)
+    sheets = {"stickers": stickers, "one view": one, "another view": another}
+    drawn = {
+        name: _grid(rearrange((each.cpu() + 1) / 2, "(r c) C H W -> r c C H W", c=5), gap=1) for name, each in sheets.items()
+    }
     show(
-        pictures({"original": _sheet(images, 4), "one view": _sheet(one, 4), "another view": _sheet(another, 4)}),
-        alt="The same twenty digits three times: the originals and two views of each, slightly rotated, sheared, zoomed and "
-        f"shifted. The absolute difference between a digit and its view is {100 * changed:.0f} % of the ink.",
+        pictures(drawn),
+        alt="The same twenty stickers three times: the originals and two views of each, slightly rotated, sheared, zoomed and "
+        f"shifted, in other colours, some as negatives. On a scale from -1 to 1, pixels of the two views differ by "
+        f"{(one - another).abs().mean():.2f}, those of two stickers by {(stickers - stickers.roll(1, 0)).abs().mean():.2f}.",
     )
 
 
@@ -191,12 +196,6 @@ def _grid(photos: Tensor, gap: int = 2) -> Tensor:
     """Lay out photographs (rows, columns, 3, H, W) with white gaps, as one image."""
     padded = F.pad(photos.clamp(0, 1), (gap, gap, gap, gap), value=1.0)
     return rearrange(padded, "rows columns C H W -> (rows H) (columns W) C")
-
-
-def _sheet(images: Tensor, rows: int) -> Tensor:
-    """Arrange grey images (B, 1, H, W) in rows, as one image of three equal channels."""
-    joined = rearrange(images.cpu(), "(rows columns) 1 H W -> (rows H) (columns W) 1", rows=rows)
-    return joined.expand(-1, -1, 3).clamp(0, 1)
 
 
 # Figures of a small CLIP: photographs beside names, and photographs that are nearest to a name.

@@ -18,7 +18,7 @@ number = "74.3 %"
 stated = "abstract"
 measured_on = "ImageNet | more"
 claims = ["16.s"]
-studies = [["16_byol_and_batches", "BYOL", "probe"]]
+studies = [["16_byol", "BYOL", "probe"]]
 why = "Because."
 """
 
@@ -45,7 +45,7 @@ def test_a_row_gives_the_measured_values_and_their_sources(page):
     shown = page(ROW)
     paper = "[Grill et al. 2020](https://arxiv.org/abs/2006.07733)"
     assert f"| {paper} | 74.3 % | abstract | ImageNet \\| more | **16.s** " in shown
-    assert re.search(r"<br>study `16_byol_and_batches`, BYOL, probe: 0\.\d+ \| Because\. \|\n", shown)
+    assert re.search(r"<br>study `16_byol`, BYOL, probe: 0\.\d+ \| Because\. \|\n", shown)
     assert shown.count("Neither its decks nor its papers state a number") == len(lectures(ROOT)) - 1
 
 
@@ -70,7 +70,7 @@ def test_a_number_of_a_deck_names_its_slide(page):
         ('stated = "abstract"', 'deck = "GA"\nsection = "None"', "lists no section 'None' of deck GA"),
         ('"BYOL"', '"BYO"', "no record has 'probe' of 'BYO'"),
         ('"probe"', '"prob"', "no record has 'prob' of 'BYOL'"),
-        ("16_byol_and_batches", "16_none", "in the study 16_none"),
+        ("16_byol", "16_none", "in the study 16_none"),
     ],
 )
 def test_a_row_that_leads_nowhere_is_refused(page, old, new, message):

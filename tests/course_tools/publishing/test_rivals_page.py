@@ -60,7 +60,7 @@ def test_every_lecture_lists_its_rivals_and_the_objections_to_it(page):
 
 def test_every_rival_that_wins_or_draws_is_on_the_page(page):
     assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", page)) == set()
-    for study in ("02_length_and_width", "05_translation", "06_direction", "16_byol_and_batches"):
+    for study in ("02_length_and_width", "05_translation", "06_direction", "16_byol"):
         assert f"[{study}](studies.md#{study})" in page
 
 

@@ -4,14 +4,12 @@ import pytest
 import torch
 
 from course_lib.metrics import spectrum
-from course_tools.lectures.lecture_16 import experiments
+from course_tools.bank.drawn_stickers import draw_stickers
 from course_tools.lectures.lecture_16.experiments import (
     backbone,
-    few,
     nearest_neighbour_accuracy,
     probe,
     show_spectra,
-    small_digits,
     two_views,
 )
 
@@ -25,41 +23,26 @@ def test_neighbours_by_hand():
     assert torch.equal(distances, -points @ points.mT)
 
 
-def test_digits_have_half_the_sides_and_the_mean_ink():
-    images = small_digits((0,)).images
-    assert images.shape == (5000, 1, 14, 14)
-    assert 0.1 < images.mean() < 0.2
-
-
-def test_the_chosen_digits_are_as_many_of_each_class_and_none_is_unseen():
-    digits = small_digits((0, 1))
-    chosen = few(digits, 1, 3, draw=0)
-    assert digits.labels[chosen].bincount().tolist() == [3] * 10
-    assert not torch.isin(chosen, digits.unseen[1]).any()
-    assert chosen.tolist() != few(digits, 1, 3, draw=1).tolist()
-
-
 def test_the_encoder_gives_64_numbers_whatever_the_size():
-    assert backbone()(torch.zeros(2, 1, 14, 14)).shape == (2, 64)
+    assert backbone()(torch.zeros(2, 3, 12, 12)).shape == (2, 64)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return experiments.small_digits((0,))
+def test_a_probe_finds_in_the_ink_what_it_finds_in_neither_colours_nor_a_constant():
+    known, unseen = draw_stickers(600, 0), draw_stickers(300, 1, unseen=True)
+
+    def ink(images):
+        """The distance of each pixel from the ground, the colour of a corner: what remains if colours are taken away."""
+        apart = (images - images[:, :, :1, :1]).norm(dim=1)
+        return (apart / apart.amax((1, 2), keepdim=True)).flatten(1)
+
+    assert probe(ink, known, unseen) > 0.7
+    assert probe(torch.nn.Flatten(), known, unseen) < 0.4
+    assert probe(lambda images: torch.ones(len(images), 3), known, unseen) < 0.2
 
 
-def same(batch, generator):
-    return batch
-
-
-def test_a_probe_finds_in_the_pixels_what_it_does_not_find_in_a_constant(digits):
-    assert probe(torch.nn.Flatten(), digits) > 0.5
-    assert probe(lambda images: torch.ones(len(images), 3), digits) < 0.2
-
-
-def test_two_views_are_drawn_from_the_same_images(digits):
-    first, second = next(two_views(digits, 0, same, n_pairs=5))
-    assert first.shape == (5, 1, 14, 14)
+def test_two_views_are_drawn_from_the_same_images():
+    first, second = next(two_views(draw_stickers(20, 0).images, 0, lambda batch, generator: batch, n_pairs=5))
+    assert first.shape == (5, 3, 12, 12)
     torch.testing.assert_close(first, second)
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from course_lib.datasets import photographs, warp
+from course_tools.bank.drawn_stickers import NAMES
 from course_tools.lectures.lecture_16.figures import (
     clouds,
     show_nearest_windows,
@@ -17,7 +18,7 @@ from course_tools.lectures.lecture_16.figures import (
     show_views,
     show_windows,
 )
-from course_tools.lectures.lecture_16.windows import NAMES, draw_windows
+from course_tools.lectures.lecture_16.windows import draw_windows
 
 # Clouds of embeddings: every point is drawn, along the widest axes, as the numeral of its label.
 
@@ -56,9 +57,11 @@ def test_panels_and_labels_must_fit():
 # The texts of the figures contain how much a view differs, and which neighbours are of the same class.
 
 
-def test_a_view_of_twice_the_ink_differs_by_all_of_it(capsys):
-    show_views(torch.rand(20, 1, 5, 7), lambda batch, generator: 2 * batch)
-    assert "its view is 100 % of the ink" in capsys.readouterr().out
+def test_negatives_differ_by_twice_of_what_grey_does_from_white(capsys):
+    stickers = torch.full((20, 3, 5, 7), 0.5)
+    signs = iter((1, -1))
+    show_views(stickers, lambda batch, generator: next(signs) * batch)
+    assert "views differ by 1.00, those of two stickers by 0.00." in capsys.readouterr().out
 
 
 def test_a_photograph_is_unchanged_by_the_identity(capsys):
