@@ -200,6 +200,9 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 #   pass by. For each block, $2\,T d$ numbers are read. Without a merge, the block would keep 128 rows of $T$ scores, a
 #   megabyte if $T = 4{,}096$: too much.
 
+# %%
+figures.show_traffic()
+
 # %% [markdown] tags=["predict"]
 # **Predict a number** (within a factor of 1.1). $T = 4{,}096$, $d = 64$, blocks of 128 queries. How many times fewer numbers move in
 # tiles?

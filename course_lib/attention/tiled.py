@@ -83,7 +83,7 @@ def merge(a: Parts, b: Parts) -> Partial:
         b: of others.
 
     Returns:
-        `Partial` of all of them, whatever their order.
+        `Partial` of all of them, whatever their order. Where neither has a key, its gradients are finite, too.
 
     Source: Dao et al. 2022, section 3.1.
     """
@@ -141,7 +141,7 @@ def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, ti
         ValueError: tile is below 1, keys and values disagree on T_k, or the mask does not broadcast to the scores.
         TypeError: the mask is not bool.
 
-    Source: Dao et al. 2022, algorithms 1 and 4.
+    Source: Dao et al. 2022, algorithm 1.
     """
     if mask is not None:
         mask = mask.expand(*mask.shape[:-1], k.shape[-2])  # its last axis may be 1

@@ -71,9 +71,12 @@ def draw_scores(rotate: Rotate, start: int = 0, base: int = 10_000, d_k: int = 1
 
 def show_sharing(n_heads: int = 8, groups: Sequence[int] = (8, 2, 1)) -> None:
     """Draw heads of queries above the heads of keys and values that they share, for numbers of groups."""
-    figure = Figure(figsize=(6.0, 1.9), layout="constrained")
-    for ax, n in zip(figure.subplots(1, len(groups)), groups, strict=True):
-        colours = palette(n)
+    figure = Figure(figsize=(6.0, 2.0), layout="constrained")
+    axes = figure.subplots(1, len(groups))
+    for name, y in (("queries", 2.2), ("keys", 0.7), ("values", 0.2)):
+        axes[0].text(-0.9, y, name, ha="right", va="center", fontsize=8)
+    for ax, n in zip(axes, groups, strict=True):
+        colours, kind = palette(n), "multi-head" if n == n_heads else "multi-query" if n == 1 else "grouped queries"
         for head in range(n_heads):
             group = head * n // n_heads
             _box(ax, head, 2, colours[group])
@@ -83,7 +86,7 @@ def show_sharing(n_heads: int = 8, groups: Sequence[int] = (8, 2, 1)) -> None:
             for y in (0.5, 0.0):
                 _box(ax, (group + 0.5) * n_heads / n - 0.5, y, colours[group])
         ax.set(xlim=(-0.7, n_heads - 0.3), ylim=(-0.1, 2.6))
-        ax.set_title(f"{n} head{'s' * (n > 1)} of keys and values", fontsize=9)
+        ax.set_title(f"{kind}:\n{n} head{'s' * (n > 1)} of keys and values", fontsize=9)
         ax.axis("off")
     said = ", ".join(map(str, groups))
     show(
@@ -127,11 +130,12 @@ def show_caches(cache_bytes: Callable[..., int]) -> None:
     )
 
 
-def show_pairs(bits: Sequence[float], speeds: Tensor, trained: int, length: int) -> None:
+def show_pairs(bits: Sequence[float], known: Mapping[str, float], speeds: Tensor, trained: int, length: int) -> None:
     """Draw bits per character where one pair of features at a time is held, and how far each turns.
 
     Args:
         bits: far bits with each pair held.
+        known: name -> far bits of what the bars are compared with, dashed lines.
         speeds: of the pairs, in radians per position.
         trained: length of the texts in training.
         length: of the texts that are read.
@@ -140,10 +144,15 @@ def show_pairs(bits: Sequence[float], speeds: Tensor, trained: int, length: int)
     ax = figure.subplots()
     ends = [((trained - 1) * speed, (length - 1) * speed) for speed in speeds.tolist()]
     ax.bar(range(len(bits)), bits, color=palette()[1], width=0.7)
+    for name, level in known.items():
+        ax.axhline(level, color="0.35", linestyle="--", linewidth=1.2)
+        ax.text(len(bits) - 0.5, level, name, va="center", fontsize=8)
     ax.set_xticks(range(len(bits)), [f"{n}\n{a:.3g} →\n{b:.3g}" for n, (a, b) in enumerate(ends)], fontsize=8)
     ax.set(xlabel=f"pair that is held; radians at distance {trained - 1} → {length - 1}", ylabel="bits per character")
     despine(ax)
-    said = ", ".join(f"pair {n} {each:.2f}" for n, each in enumerate(bits))
+    said = ", ".join(
+        f"{name} {each:.2f}" for name, each in (*((f"pair {n}", each) for n, each in enumerate(bits)), *known.items())
+    )
     show(
         figure,
         alt=f"Bits per character far beyond the training, if one pair turns as if no key were further than {trained - 1}: "

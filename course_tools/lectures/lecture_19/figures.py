@@ -1,4 +1,4 @@
-"""Figures of lecture 19: two tiles and their merge, characters per call, and a text that two authors wrote."""
+"""Figures of lecture 19: two tiles and their merge, what passes by a block, characters per call, a text of two authors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import seaborn as sns
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MultipleLocator
 
 from course_tools.notebook.show import show
 
@@ -44,6 +46,48 @@ def show_tiles(tiles: Sequence[Sequence[float]]) -> None:
         figure,
         alt=f"Bars of exp(score - maximum). In their own units, {'; '.join(said)}. In units of the largest score of all, the "
         f"terms are {', '.join(f'{height:.2g}' for height in flat)}: the first tile shrinks, and the bars can be added.",
+    )
+
+
+def show_traffic(blocks: int = 4, tiles: int = 8) -> None:
+    """Draw the table of scores as it moves at once, and the one tile of it that exists while keys pass by a block of queries.
+
+    Args:
+        blocks: of queries, the rows of the table.
+        tiles: of keys, its columns.
+    """
+    figure = Figure(figsize=(6.0, 2.9), layout="constrained")
+    block, at = 1, tiles // 2
+    for ax, title in zip(figure.subplots(1, 2, sharey=True), ("at once", "in tiles"), strict=True):
+        for i in range(blocks):
+            for j in range(tiles):
+                done = i < block or (i == block and j < at)
+                now = title == "at once" or (i, j) == (block, at)
+                colour = MODEL if now else "0.85" if done else "white"
+                ax.add_patch(
+                    Rectangle((j, i * tiles / blocks), 1, tiles / blocks, facecolor=colour, edgecolor="0.6", linewidth=0.6)
+                )
+        ax.set(xlim=(-0.2, tiles + 0.2), ylim=(tiles + 0.2, -0.2), aspect="equal", xticks=[], yticks=[])
+        ax.set_title(title, fontsize=9)
+        ax.set_xlabel("keys", fontsize=9)
+        sns.despine(ax=ax, left=True, bottom=True)
+        if title == "at once":
+            ax.set_ylabel("queries", fontsize=9)
+            said = "written, read,\nwritten, read:\n4 T² numbers"
+            ax.text(tiles / 2, tiles / 2, said, ha="center", va="center", fontsize=9, color="white", fontweight="bold")
+            continue
+        top, high = block * tiles / blocks, tiles / blocks
+        ax.add_patch(Rectangle((0, top), tiles, high, fill=False, edgecolor=DRAFT, linewidth=2.4))
+        ax.text(tiles + 0.4, top + high / 2, "stays:\nq, c, m, ℓ", va="center", fontsize=9, color=DRAFT)
+        arrow = {"arrowstyle": "-|>", "color": "0.2", "linewidth": 1.4}
+        ax.annotate("", (tiles, top + high + 1), (0, top + high + 1), arrowprops=arrow)
+        free = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        ax.text(tiles / 2, top + high + 1.3, "k, v pass by: 2 T d numbers", ha="center", va="top", fontsize=9, bbox=free)
+    show(
+        figure,
+        alt="The table of scores, a row for each query and a column for each key. At once, the whole table is written and read "
+        f"twice. In tiles, of {blocks} blocks of queries one stays in fast memory, with its c, m and ℓ, while keys and values "
+        f"in {tiles} tiles pass by; only one tile of the table exists at a time, and nothing of it is written to slow memory.",
     )
 
 
@@ -138,8 +182,9 @@ def show_calls(per_call: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         ax.set_yticks(range(len(found)), found, fontsize=8)
         ax.invert_yaxis()
         ax.set_title(label, fontsize=9)
+        ax.xaxis.set_major_locator(MultipleLocator(1))
         sns.despine(ax=ax)
         said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(found, means, strict=True)))
     axes[0].set(xlim=(0, None))
-    figure.supxlabel("characters per call of the model; black: the range of the seeds", fontsize=9)
+    figure.supxlabel("characters per call of the model; dashed: without a draft; black: the range of the seeds", fontsize=9)
     show(figure, alt=f"Characters per call of the model; without a draft it is 1. {'. '.join(said)}.")

@@ -121,6 +121,8 @@ def tiled() -> Diagram:
     for parts in sides:
         for part in parts:
             d.arrow(part, merge)
-    result = d.tensor("context of all keys", "B T_q d_v", 240, 424, "merge: result.context", w=180)
+    result = d.tensor("context of all keys", "B T_q d_v", 160, 424, "merge: result.context", w=180)
+    kept = d.tensor("their m and ℓ", "B T_q", 340, 424, "merge: maximum", w=130)
     d.arrow(merge, result)
+    d.arrow(merge, kept)
     return d

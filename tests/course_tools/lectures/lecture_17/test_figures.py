@@ -46,5 +46,5 @@ def test_the_cache_of_a_long_text_by_hand(capsys):
 
 
 def test_bars_say_which_pair_is_held(capsys):
-    figures.show_pairs([4.0, 2.5], torch.tensor([1.0, 0.25]), 5, 9)
-    assert "no key were further than 4: pair 0 4.00, pair 1 2.50" in capsys.readouterr().out
+    figures.show_pairs([4.0, 2.5], {"window": 2.0}, torch.tensor([1.0, 0.25]), 5, 9)
+    assert "no key were further than 4: pair 0 4.00, pair 1 2.50, window 2.00" in capsys.readouterr().out

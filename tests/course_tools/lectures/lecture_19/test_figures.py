@@ -12,6 +12,11 @@ def test_the_tiles_of_the_worked_example(capsys):
     assert "the terms are 0.17, 0.33, 1" in said
 
 
+def test_one_tile_exists_where_the_whole_table_moved(capsys):
+    figures.show_traffic(blocks=2, tiles=6)
+    assert "of 2 blocks of queries one stays in fast memory" in capsys.readouterr().out
+
+
 def test_tokens_per_call_and_speed_up_by_hand(capsys):
     assert figures.per_call(0.5, 2) == 1.75
     figures.draw_speed_up(0.5, 0.25, 2)  # 1.75 / 1.5; one draft: 1.5 / 1.25
