@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from course_tools.bank.drawn_stickers import THINGS
 from course_tools.lectures.lecture_16 import rivals
 from course_tools.lectures.lecture_16.windows import CELL, PASS, cells_of, draw_windows, one_of_each, thing_of
 
