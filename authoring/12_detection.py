@@ -17,7 +17,7 @@
 # queries with objects.
 #
 # You will write DETR's decoder layer, its matching and its set loss, and train a detector on crowds in which two creatures may
-# share one place, where the usual remedy against duplicates removes one.
+# share one place, where the usual remedy against duplicates removes one of the two.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
 #
@@ -57,7 +57,7 @@ SEED = 0  # of scenes and weights
 # A **detector** finds all objects in an image: for each one a class and a box, without being told how many there are. Scenes
 # hold one to four pixel creatures of two kinds, on photographs strewn with paper. A creature leans to either side, and its rows have
 # colours without a meaning. Often a smaller one of its kind stands in front of it, at the same centre, so that
-# their boxes share more than half of the area that they cover. A box goes around the whole creature, also where another hides it.
+# their boxes share more than half of the area that they cover. A box goes around the whole creature, even where another hides it.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -78,7 +78,7 @@ figures.show_scenes(unseen, (3, 16))
 # | 0.4 | no: nothing is there | 1/2 | 2/3 |
 #
 # **Average precision** gives each object the largest precision in the line in which it is found or below, 0 if it is missed, and takes
-# the mean: (1 + 2/3 + 0) / 3 = 0.56. Were the second box less sure than 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order*
+# the mean: (1 + 2/3 + 0) / 3 = 0.56. If the second box had a confidence below 0.7, it would be (1 + 1 + 0) / 3 = 0.67: only the *order*
 # counts. **AP50** is the mean over the classes.
 #
 # A convolutional backbone turns the image into a map of 4 × 4 cells. Then follows one decoder layer of lecture 05 without a causal
@@ -97,6 +97,8 @@ figures.show_scenes(unseen, (3, 16))
 # | x, queries q | (B, N, d), (N, d) |
 # | cells f, positions p | (B, L, d), (L, d) |
 # | result | (B, N, d) |
+# | given: `multi_head_attention(queries, keys, values, *own, n_heads)` | `.context` (B, N, d), `.weights` |
+# | given: `feed_forward(x, *network)`, `layer_norm(x, *norms[0])` | as x |
 
 # %% exercise="12.9" difficulty="●●○" minutes=10
 from course_lib.models import object_block
@@ -196,8 +198,8 @@ figures.show_detections(unseen, first, {"every cell": many, "after NMS": kept})
 claim("12.many", **detections.judged(many, unseen))
 
 # %% [markdown]
-# There are duplicates, but NMS at 0.5 makes the result worse: it also removes one of two creatures that share a place. At
-# 0.6, the threshold of FCOS, more creatures remain. To predict each creature *once*, exactly one query must be trained on it.
+# There are duplicates, but NMS at 0.5 makes the result worse: it also removes one of two creatures that share a place. (We drew
+# them so, with an IoU of 0.51 to 0.6.) At 0.6, the threshold of FCOS, more creatures remain. To predict each creature *once*, exactly one query must be trained on it.
 # Which? We have to compare boxes.
 #
 # ## 2 Boxes
@@ -210,8 +212,8 @@ claim("12.many", **detections.judged(many, unseen))
 # **By hand.** Box $A$ has corners $(0, 0, 2, 2)$, box $B$ has $(1, 1, 3, 3)$. Their intersection is a square of area 1, their union
 # has area $4 + 4 - 1 = 7$. **IoU**, intersection over union, is $1/7 = 0.14$.
 #
-# Move $B$ away: the intersection is empty, and IoU is 0, however far it is. So its gradient does not say in which direction a box
-# should move. **GIoU** subtracts the share of the smallest box $C$ around both that neither covers, hatched below:
+# Move $B$ away: IoU is 0, however far it is, and its gradient does not say where a box should move. **GIoU** subtracts the share of
+# the smallest box $C$ around both that neither covers, hatched below:
 #
 # $$\mathrm{IoU} = \frac{|A \cap B|}{|A \cup B|} \qquad \mathrm{GIoU} = \mathrm{IoU} - \frac{|C| - |A \cup B|}{|C|}$$
 #
@@ -276,9 +278,10 @@ for measure in (iou, giou):
 #
 # | name | shape |
 # | --- | --- |
-# | logits, boxes: predictions | (…, N, n_classes + 1), the last = no object; (…, N, 4) centre and size |
-# | classes, targets: objects | (…, M), -1 = padding; (…, M, 4) |
+# | logits (`Predictions`), boxes | (…, N, n_classes + 1), the last = no object; (…, N, 4) centre and size |
+# | classes (`Objects`), targets: of the objects | (…, M), -1 = padding; (…, M, 4) |
 # | cost | (…, N, M), 0 in a column of class -1 |
+# | given: `to_corners(boxes)`; `giou(a, b)`, of corners, every a with every b | (…, N, 4); (…, N, M) |
 
 # %% exercise="12.4" difficulty="●●○" minutes=12
 from course_lib.losses import matching_cost
@@ -289,7 +292,7 @@ matching_cost = check("12.4", matching_cost)
 # %% [markdown]
 # There are $N!/(N-M)!$ ways to match $M$ objects with $N$ queries. *Greedy* matching, where each object in turn takes the cheapest
 # free query, misses the cheapest here. The Hungarian method finds it in $O(N^3)$
-# time: `linear_sum_assignment(matrix)` of `scipy.optimize` returns the row and column indices of the matched pairs.
+# time: `linear_sum_assignment(matrix)` of `scipy.optimize` returns the rows (queries) and columns (objects) of the pairs.
 #
 # | name | shape |
 # | --- | --- |
@@ -329,7 +332,7 @@ print(f"total cost: greedy {greedy:.1f}, optimal {best:.1f}")
 # | --- | --- |
 # | logits, boxes, classes, targets | as above, with one batch axis B |
 # | queries: the result of `match` | (B, M) |
-# | classes, l1, giou: not yet weighted by 5 and 2 | three numbers |
+# | `SetLoss(classes, l1, giou)`: not yet weighted by 5 and 2 | three numbers |
 
 # %% exercise="12.6" difficulty="●●●" minutes=15
 from course_lib.losses import set_loss
@@ -422,7 +425,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # ## 6 The fairest rivals
 #
 # The study trains the same network with the loss of section 1, with yours, and with *fixed* assignments, for 2,000 updates, with
-# three seeds. All have the learning rate 0.003, which was tuned for none of them.
+# three seeds. All have the learning rate 0.003 and `no_object` = 0.5, tuned for none of them.
 #
 # - **list order**: object $i$ of the list takes query $i$; the order of the list is arbitrary;
 # - **nearest cell**: each object takes the cell nearest to its centre; of two at one place, either takes it, by chance;
@@ -490,10 +493,10 @@ claim("12.rivals", **scores("AP", matched="matched"), **remedies)
 # 4,500. But whoever wrote these rules knew that two of a place differ in size. **Matching is the right tool here because two may share
 # a place: it needs neither a rule nor a threshold.**
 #
-# Trained at every cell, the network is best with **Soft-NMS**, which removes no box (*Going further*): by AP50 about level with
+# Trained at every cell, the network does best with **Soft-NMS**, which removes no box (*Going further*): by AP50 about level with
 # matching, by AP behind.
 #
-# It is the pairs: without them, the nearest cell and NMS at 0.5 do as well as matching.
+# The pairs make the difference: without them, the nearest cell and NMS at 0.5 do as well as matching.
 
 # %% tags=["nbval-check-output"]
 alike = {"matched": "matched, no pairs", "nearest": "nearest cell, no pairs"}
