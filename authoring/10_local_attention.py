@@ -213,8 +213,8 @@ window_mask = check("10.2", window_mask)
 # ## 5 Relative positions
 #
 # Attention over a window treats the neighbours as a *set*: it cannot distinguish near from far, or left from right. Therefore
-# each offset has a learned vector $r$, and its dot product with the query is added to the score. One half of $r$ encodes the row
-# of the window, the other half the column. As the vector meets the query, each query can choose where to look. (Swin and T5 add one
+# each offset has a learned vector $r$, and its dot product with the query is added to the score. One part of $r$ encodes the row
+# of the window, the other the column. As the vector meets the query, each query can choose where to look. (Swin and T5 add one
 # *number* for each offset, the same for all queries.)
 #
 # $$r_{ab} = [\,\mathrm{row}_a\,;\,\mathrm{column}_b\,] \qquad

@@ -211,8 +211,8 @@ KINDS = {
     ),
     "einsum sizes": CrashKind(
         "DETAIL",
-        "One letter of `einsum` stands for axes of two sizes. The letters follow the axes as they are stored, those of weights "
-        "as (out, in): write the shape of each tensor below its letters.",
+        "One letter of `einsum` stands for axes of two sizes: either an axis is cut in the wrong place, or the letters do not "
+        "follow the axes as they are stored, those of weights as (out, in). Write the shape of each tensor below its letters.",
         r"einsum\(\): subscript \w+ has size \d+ for operand",
     ),
     "einsum letters": CrashKind(
@@ -386,6 +386,7 @@ _ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "ma
     "ne",
 }
 _TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "mT", "T", "rearrange"}
+_REDUCTIONS = {"sum", "mean", "amax", "amin", "norm", "std", "var", "logsumexp"}
 _OTHER_NAMES = {"swish": "F.silu"}
 _PLACES = (
     ("F", F),
@@ -529,7 +530,8 @@ def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[
         if [len(shape) for shape in shapes] == [1, 1]:
             return "column"
         small, large = min(shapes, key=len), max(shapes, key=len)
-        if len(small) == len(large) - 1 and all(shape in (small, large) for shape in shapes) and _n_places(small, large) == 1:
+        n = _n_places(small, large) if len(small) == len(large) - 1 else 0
+        if all(shape in (small, large) for shape in shapes) and (n == 1 or (n and _is_by_a_reduction(expression))):
             return "lacks an axis"
     return ""
 
@@ -740,6 +742,14 @@ def _is_linear(statement: ast.AST | None) -> bool:
     match _inner(statement):
         case ast.Call(func=ast.Attribute(attr="linear") | ast.Name(id="linear")):
             return True
+    return False
+
+
+def _is_by_a_reduction(statement: ast.AST | None) -> bool:
+    """Whether a line divides by a sum, subtracts a mean, or the like, without keeping the axis: `x / x.sum(-1)`."""
+    match _inner(statement):
+        case ast.BinOp(right=ast.Call(func=ast.Attribute(attr=name), keywords=given)):
+            return name in _REDUCTIONS and all(one.arg != "keepdim" for one in given)
     return False
 
 

@@ -136,12 +136,15 @@ def _operation(raising: RaisingCall, error: Exception) -> FailedOperation:
 
 
 def _name(func: Callable[..., object]) -> str:
-    """The name of a function, method, operator or attribute of torch: `x @ W`, `torch.mm` and `F.linear` are the same."""
+    """The name of a function, method, operator or attribute of torch.
+
+    `x @ W`, `torch.mm` and `F.linear` are the same, and so are `reshape` and `view`.
+    """
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return str(getattr(func.__self__, "__name__", name))
     name = re.sub(r"^__[ri]?(add|sub|mul|matmul|truediv|pow)__$", r"\1", name).strip("_")
-    return "matmul" if name in _PRODUCTS else name
+    return "matmul" if name in _PRODUCTS else "reshape" if name == "view" else name
 
 
 @torch.no_grad()

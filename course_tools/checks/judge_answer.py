@@ -24,7 +24,7 @@ from inspect import signature
 from typing import Literal, NamedTuple
 
 from course_tools.checks.common_crash import KINDS, Crash
-from course_tools.checks.comparisons import runs, same_shapes, unchanged, unchanged_and_new
+from course_tools.checks.comparisons import runs, same_shapes, same_values, unchanged, unchanged_and_new
 from course_tools.checks.exercise import Answer, Exercise, Property, Severity, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
 from course_tools.checks.observation import observation
@@ -483,11 +483,14 @@ def _findings(
             held.add(prop.name)
         if miss is None:
             status = "holds" if len(rows) == len(observed[prop.name]) else "skipped"
-            findings.append(Finding(prop.name, prop.law, status, prop.points))
+            fails_later = prop.judge is runs and any(got.crashed for seen in observed.values() for *_, got in seen)
+            findings.append(Finding(prop.name, RUNS_AT_FIRST if fails_later else prop.law, status, prop.points))
         else:
             crashed = any(got.crashed for one, _, got in rows if one is call)
             example = "" if exercise.training else _describe(exercise.reference, call, shown, in_letters=crashed)
-            findings.append(Finding(prop.name, prop.law, "fails", prop.points, miss.what, example, miss.numbers))
+            wrong = prop.counts_cost and any(same_values(expected, got) for one, expected, got in rows if one is call)
+            law = COST_NOT_JUDGED if wrong else prop.law
+            findings.append(Finding(prop.name, law, "fails", prop.points, miss.what, example, miss.numbers))
     right = {prop.name for prop in exercise.properties if prop.judge not in (runs, same_shapes, unchanged, unchanged_and_new)}
     if somewhere and not any(f.status == "holds" and f.name in right for f in findings):
         return tuple(replace(f, status="skipped") if f.status == "holds" else f for f in findings)
@@ -613,8 +616,12 @@ def _is_same_error(one: Outcome, other: Outcome) -> bool:
 
 
 def _words(error: BaseException | None) -> str:
-    """The message of an error; of a set in it, as einops writes, the order changes from process to process: {'h', 'd'}."""
-    return re.sub(r"\{([^{}:]+)\}", lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", str(error))
+    """The message of an error, without the letter of an axis of `einsum`, which is free.
+
+    Of a set in it, as einops writes, the order changes from process to process: {'h', 'd'}.
+    """
+    text = re.sub(r"(?<=einsum\(\): subscript) \w+", "", str(error))
+    return re.sub(r"\{([^{}:]+)\}", lambda found: "{" + ", ".join(sorted(found[1].split(", "))) + "}", text)
 
 
 def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
@@ -689,6 +696,8 @@ def _message(
 
 
 PERHAPS = "Perhaps:"
+COST_NOT_JUDGED = "The result is right on this input too; its cost is not judged before."
+RUNS_AT_FIRST = "On the first input it runs and returns a result."
 ONLY_CRASHES = "It raises an error on every input: what comes after this line was not seen, and earns nothing yet."
 
 

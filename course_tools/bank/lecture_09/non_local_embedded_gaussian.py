@@ -111,7 +111,7 @@ def returns_the_scores(x, W_theta, W_phi, W_g):
 @wrong.idea
 def divides_by_the_number(x, W_theta, W_phi, W_g):
     """You divide the products by N and take no exponential. That is the dot-product form; in the Gaussian ones f is an
-    exponential, and C its sum."""
+    exponential, and Z its sum."""
     theta, phi, g = _embedded(x, W_theta, W_phi, W_g)
     weights = theta @ phi.mT / x.shape[-2]
     return Attended(weights @ g, weights)
@@ -160,6 +160,32 @@ def exponentiates_as_written(x, W_theta, W_phi, W_g):
     f = torch.exp((x @ W_theta.mT) @ (x @ W_phi.mT).mT)
     weights = f / f.sum(-1, keepdim=True)
     return Attended(weights @ (x @ W_g.mT), weights)
+
+
+@wrong.detail
+def keeps_positions_in_columns(x, W_theta, W_phi, W_g):
+    """You compute W x, with the positions in columns: g is (d, N), and so is your context. And g @ weights sums over the
+    queries. Write x @ W.mT, with a row for each position, and weights @ g."""
+    theta, phi, g = (W @ x.mT for W in (W_theta, W_phi, W_g))
+    weights = (theta.mT @ phi).softmax(-1)
+    return Attended(g @ weights, weights)
+
+
+@wrong.case
+def returns_positions_in_columns(x, W_theta, W_phi, W_g):
+    """You return the context with the positions in columns, (d, N). Each position is a row: exchange the last two axes."""
+    theta, phi, g = (W @ x.mT for W in (W_theta, W_phi, W_g))
+    weights = (theta.mT @ phi).softmax(-1)
+    return Attended(g @ weights.mT, weights)
+
+
+@wrong.detail
+def mixes_columns_over_the_queries(x, W_theta, W_phi, W_g):
+    """You mix g over the queries. With the positions in columns, g is (d, N), and g @ weights sums over i: y_i = Σ_j weights_ij
+    g_j is a sum over the keys j."""
+    theta, phi, g = (W @ x.mT for W in (W_theta, W_phi, W_g))
+    weights = (theta.mT @ phi).softmax(-1)
+    return Attended((g @ weights).mT, weights)
 
 
 @wrong.part

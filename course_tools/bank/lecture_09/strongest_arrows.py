@@ -144,6 +144,13 @@ def divides_by_the_height_and_multiplies(weights, n_arrows, H, W):
     return Arrows(torch.stack([place // H * W, place // W % H, place % W], -1), strongest)
 
 
+@wrong.detail
+def divides_without_rounding(weights, n_arrows, H, W):
+    """You divide by `/`, which gives fractions. Time and row are whole numbers, those of full frames and rows: `//`."""
+    strongest, place = weights.topk(n_arrows, dim=-1)
+    return Arrows(torch.stack([place / (H * W), place / W % H, place % W], dim=-1), strongest)
+
+
 @wrong.part
 def knows_one_frame_only(weights, n_arrows, H, W):
     """You look the ends up in a table of a single frame. A video has several, and their positions are counted on."""

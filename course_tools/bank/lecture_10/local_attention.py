@@ -197,8 +197,8 @@ def multiplies_a_window_by_a_row(q, k, v, rows, columns, stride=1):
 
 @wrong.case
 def forbids_with_minus_a_hundred(q, k, v, rows, columns, stride=1):
-    """You give positions outside of the image a score of -100. Where all scores inside are lower still, the positions outside
-    get the weight: only -∞ is below every score."""
+    """You give positions outside of the image a score of -100. The check has an image whose scores inside are all around -300:
+    there the positions outside get the weight. A lower number passes the check, but only -∞ is below every score."""
     scores = _scores(q, k, rows, columns, stride).masked_fill(~_mask(k, rows, stride), -100.0)
     return _mixed(scores.softmax(-1), v, rows, stride)
 
@@ -209,6 +209,63 @@ def masks_without_the_stride(q, k, v, rows, columns, stride=1):
     for every pixel."""
     scores = _scores(q, k, rows, columns, stride)
     return _mixed(scores.masked_fill(~_mask(k, rows, 1), -torch.inf).softmax(-1), v, rows, stride)
+
+
+@wrong.detail
+def masks_the_grid_of_the_queries(q, k, v, rows, columns, stride=1):
+    """You take the mask of an image as large as the grid of the queries, with windows at every pixel. With a stride these leave
+    the image elsewhere: give `window_mask` the height and width of the keys, and the stride."""
+    mask = window_mask(*q.shape[-3:-1], rows.shape[-2])
+    scores = _scores(q, k, rows, columns, stride).masked_fill(~mask, -torch.inf)
+    return _mixed(scores.softmax(-1), v, rows, stride)
+
+
+@wrong.detail
+def thins_out_the_queries_again(q, k, v, rows, columns, stride=1):
+    """You take every stride-th query. They are already only those of every stride-th pixel, (…, H_q, W_q, d_k): use them
+    as they come."""
+    q, size = q[..., ::stride, ::stride, :], rows.shape[-2]
+    scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
+    return _inside(scores, k, v, rows, stride)
+
+
+@wrong.detail
+def sums_over_queries_thinned_out_again(q, k, v, rows, columns, stride=1):
+    """You take every stride-th query, and they no longer fit the windows. They are already only those of every stride-th pixel,
+    (…, H_q, W_q, d_k): use them as they come."""
+    q = q[..., ::stride, ::stride, :]
+    return _inside(_scores(q, k, rows, columns, stride), k, v, rows, stride)
+
+
+@wrong.idea
+def normalises_over_the_columns_of_the_image(q, k, v, rows, columns, stride=1):
+    """You take the softmax over axis -2. In scores (…, H_q, W_q, size²) that is the column of the image, so the queries of a
+    row share their weight. Each query has its own softmax, over its window: axis -1."""
+    scores = _scores(q, k, rows, columns, stride).masked_fill(~_mask(k, rows, stride), -torch.inf)
+    return _mixed(scores.softmax(-2), v, rows, stride)
+
+
+@wrong.idea
+def normalises_over_one_query(q, k, v, rows, columns, stride=1):
+    """You take the softmax over the axis of the query, which has size 1: each weight is then 1 by itself, or NaN outside the
+    image. In scores (…, 1, size²) the window is axis -1."""
+    scores = _scores(q, k, rows, columns, stride).masked_fill(~_mask(k, rows, stride), -torch.inf)
+    return _mixed(scores.unsqueeze(-2).softmax(-2).squeeze(-2), v, rows, stride)
+
+
+@wrong.part
+def asks_the_keys_for_the_places(q, k, v, rows, columns, stride=1):
+    """You take the relative logits of the keys. The vector of an offset meets the query, qᵀ r: each query chooses where to
+    look."""
+    return _inside(_content(q, k, rows.shape[-2], stride) + relative_logits(k, rows, columns), k, v, rows, stride)
+
+
+@wrong.part
+def asks_every_other_key_for_the_places(q, k, v, rows, columns, stride=1):
+    """You take the relative logits of the keys at the pixels of the queries. The vector of an offset meets the query itself,
+    qᵀ r."""
+    relative = relative_logits(k[..., ::stride, ::stride, :], rows, columns)
+    return _inside(_content(q, k, rows.shape[-2], stride) + relative, k, v, rows, stride)
 
 
 @right

@@ -159,6 +159,44 @@ def leaves_out_the_last(x, size, stride=1):
     return _flat(_windows(x, size, stride))[..., : H // stride, : W // stride, :, :]
 
 
+def _unfolded(x, size, stride):
+    """What `F.unfold` returns, (B, d · size², H_q · W_q)."""
+    images = x.reshape(-1, *x.shape[-3:]).permute(0, 3, 1, 2)
+    return F.unfold(images, size, padding=size // 2, stride=stride)
+
+
+@wrong.idea
+def reshapes_what_unfold_returns(x, size, stride=1):
+    """You reshape what `F.unfold` returns, (B, d · size², H_q · W_q), with the windows last. A reshape keeps the order in
+    memory: exchange the last two axes, split d · size² into (d, size²), and exchange these two."""
+    *batch, H, W, d = x.shape
+    return _unfolded(x, size, stride).reshape(*batch, -(-H // stride), -(-W // stride), size * size, d)
+
+
+@wrong.idea
+def reshapes_what_unfold_returns_and_rounds_down(x, size, stride=1):
+    """You make two mistakes. There are ⌈H / stride⌉ rows of windows, rounded up: `H // stride` rounds down. And a reshape of
+    what `F.unfold` returns, (B, d · size², H_q · W_q), keeps its order: the windows come last there, and the features first."""
+    *batch, H, W, d = x.shape
+    return _unfolded(x, size, stride).reshape(*batch, H // stride, W // stride, size * size, d)
+
+
+@wrong.idea
+def splits_the_positions_first_and_rounds_down(x, size, stride=1):
+    """You make two mistakes. There are ⌈H / stride⌉ rows of windows, rounded up: `H // stride` rounds down. And of d · size²
+    numbers that `F.unfold` collects, the feature is the first axis: split them into (d, size²), and exchange these two."""
+    *batch, H, W, d = x.shape
+    return _unfolded(x, size, stride).mT.reshape(*batch, H // stride, W // stride, size * size, d)
+
+
+@wrong.detail
+def rounds_the_windows_of_unfold_down(x, size, stride=1):
+    """You count ⌊H / stride⌋ rows of windows. The first window is at position 0, so where the stride does not divide the height
+    there is one more, and `F.unfold` makes it: ⌈H / stride⌉, which is -(-H // stride)."""
+    *batch, H, W, d = x.shape
+    return _unfolded(x, size, stride).mT.reshape(*batch, H // stride, W // stride, d, size * size).mT
+
+
 @right
 def by_torchs_own(x, size, stride=1):
     """`F.unfold` on images with the features in front; what it lays side by side is parted again."""

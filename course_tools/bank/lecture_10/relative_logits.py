@@ -28,7 +28,7 @@ HINTS = (
         "multiplied by every column vector. Position a·size + b gets number a of the first plus number b of the second."
     ),
     (
-        "The first half of q meets the vectors of the rows, the second half those of the columns: two products with "
+        "The first part of q meets the vectors of the rows, the second part those of the columns: two products with "
         "`size` numbers each. Give each an axis where the other has its own, so that their sum has every pair of row and "
         "column, and flatten the two axes."
     ),
@@ -158,6 +158,46 @@ def cuts_the_query_in_the_middle(q, rows, columns):
     q_row, q_column = q.chunk(2, dim=-1)
     logits = (q_row @ rows.unsqueeze(-3).mT).unsqueeze(-1) + (q_column @ columns.unsqueeze(-3).mT).unsqueeze(-2)
     return logits.flatten(-2)
+
+
+def _of_parts(q_row, q_column, rows, columns):
+    """The logits of two given parts of the queries."""
+    by_row, by_column = (torch.einsum("...ijd,...ad->...ija", *pair) for pair in ((q_row, rows), (q_column, columns)))
+    return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
+
+
+@wrong.detail
+def cuts_the_query_at_half_its_length(q, rows, columns):
+    """You cut the query at half of its length, q.shape[-1] // 2. The first part is as long as a vector of `rows`, the second as
+    one of `columns`: cut at rows.shape[-1]."""
+    half = q.shape[-1] // 2
+    return _of_parts(q[..., :half], q[..., half:], rows, columns)
+
+
+@wrong.detail
+def multiplies_two_halves(q, rows, columns):
+    """You cut the query at half of its length, q.shape[-1] // 2, so that a product of a part with `rows` fails: cut at
+    rows.shape[-1]."""
+    half = q.shape[-1] // 2
+    by_row, by_column = q[..., :half] @ rows.unsqueeze(-3).mT, q[..., half:] @ columns.unsqueeze(-3).mT
+    return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
+
+
+@wrong.detail
+def exchanges_the_parts(q, rows, columns):
+    """You cut the query in the right place, and give its second part to the rows. In [row ; column] the row comes first: the
+    first d_row features belong to the rows."""
+    d_row = rows.shape[-1]
+    return _of_parts(q[..., d_row:], q[..., :d_row], rows, columns)
+
+
+@wrong.detail
+def multiplies_exchanged_parts(q, rows, columns):
+    """You cut the query in the right place, and multiply its second part by the rows. In [row ; column] the row comes first:
+    the first d_row features belong to the rows."""
+    d_row = rows.shape[-1]
+    by_row, by_column = q[..., d_row:] @ rows.unsqueeze(-3).mT, q[..., :d_row] @ columns.unsqueeze(-3).mT
+    return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(-2)
 
 
 @right

@@ -133,6 +133,13 @@ def adds_the_positions_too_early(patches, E, b, learned, positions):
     return torch.cat([learned.expand(len(patches), -1, -1), tokens], dim=1)
 
 
+@wrong.part
+def places_the_patches_from_the_second_position(patches, E, b, learned, positions):
+    """You add `positions[1:]` to the patches, and nothing to the learned token. There is a position for every token, the
+    learned ones included, of which there may be none or two: put them in front first, then add."""
+    return _with(learned, _projected(patches, E, b) + positions[1:])
+
+
 @wrong.detail
 def puts_one_learned_token_before_a_batch(patches, E, b, learned, positions):
     """You concatenate learned tokens (1, n_learned, d_model) with a batch of B images. cat does not broadcast: expand them to
@@ -250,12 +257,12 @@ exercise = Exercise(
         has_shape("A token for each patch, and the learned ones: (B, n_learned + N, d_model).", _images),
         Property(
             "projection",
-            "Without learned tokens, bias and positions: each patch is projected.",
+            "Without learned tokens, and with a bias and positions of 0: each patch is projected.",
             lambda draw: [_tokens(draw, 2, 0, bias=0.0, place=0.0)],
         ),
         Property(
             "bias",
-            "Each patch is projected and gets the bias.",
+            "Without learned tokens, and with positions of 0: each patch is projected and gets the bias.",
             lambda draw: [_tokens(draw, 2, 0, place=0.0)],
             needs=("projection",),
         ),

@@ -17,8 +17,8 @@ def hiding_mask(hidden: Int[Tensor, "B"], n_tokens: int) -> Bool[Tensor, "B n n"
         n_tokens: tokens of an example, at least two.
 
     Returns:
-        the mask (B, n_tokens, n_tokens), True where a query (row) may attend to a key (column): all may attend to all, but only
-        the hidden token to itself.
+        the mask (B, n_tokens, n_tokens), True where a query (row) may attend to a key (column): all may attend to all, but to
+        the hidden token only itself.
     """
     is_hidden = torch.arange(n_tokens, device=hidden.device) == hidden[:, None]  # (B, n)
     return ~is_hidden[:, None] | is_hidden[:, :, None]
@@ -96,6 +96,16 @@ def hides_all_of_them_everywhere(hidden, n_tokens):
     mask = torch.ones(len(hidden), n_tokens, n_tokens, dtype=torch.bool, device=hidden.device)
     mask[:, :, hidden] = False
     return mask | _is_hidden(hidden, n_tokens)[:, :, None]
+
+
+@wrong.part
+def hides_and_shows_all_of_them_everywhere(hidden, n_tokens):
+    """You hide every example's token in all examples: `mask[:, :, hidden]` and `mask[:, hidden, hidden]` take the whole batch.
+    Each example has one hidden token: index the examples too, by `torch.arange(len(hidden))`."""
+    mask = torch.ones(len(hidden), n_tokens, n_tokens, dtype=torch.bool, device=hidden.device)
+    mask[:, :, hidden] = False
+    mask[:, hidden, hidden] = True
+    return mask
 
 
 @wrong.case

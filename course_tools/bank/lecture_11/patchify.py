@@ -124,6 +124,22 @@ def reshapes_what_unfold_returns(images, P):
     return F.unfold(images, P, stride=P).reshape(len(images), -1, images.shape[1] * P * P)
 
 
+@wrong.detail
+def counts_as_many_columns_as_rows(images, P):
+    """You count as many columns of patches as rows, H // P. H and W may differ: there are H // P rows of W // P patches."""
+    B, C, H, _ = images.shape
+    n = H // P
+    return images.reshape(B, C, n, P, n, P).permute(0, 2, 4, 1, 3, 5).reshape(B, n * n, C * P * P)
+
+
+@wrong.detail
+def counts_as_many_rows_as_columns(images, P):
+    """You count as many rows of patches as columns, W // P. H and W may differ: there are H // P rows of W // P patches."""
+    B, C, _, W = images.shape
+    n = W // P
+    return images.reshape(B, C, n, P, n, P).permute(0, 2, 4, 1, 3, 5).reshape(B, n * n, C * P * P)
+
+
 @right
 def by_unfolding(images, P):
     """torch's function for the windows of a convolution, turned round."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks.exercise import Severity, severity_of
+from course_tools.checks.judge_answer import COST_NOT_JUDGED, RUNS_AT_FIRST
 from tests.course_tools.judged import examination, judged, misconception, outcomes
 
 RANKED = {
@@ -215,6 +216,16 @@ CRASHES = [
         "reshapes_to_the_channels_of_the_input",
     ),
     (
+        "10.3",
+        lambda q, rows, columns: torch.einsum("...ijc,...ac->...ija", q[..., : q.shape[-1] // 2], rows),
+        "cuts_the_query_at_half_its_length",
+    ),
+    (
+        "11.1",
+        lambda x, P: x.view(*x.shape[:2], n := x.shape[2] // P, P, n, P).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2),
+        "counts_as_many_columns_as_rows",
+    ),
+    (
         "11.2",
         lambda patches, E, b, learned, positions: torch.cat((learned[None], F.linear(patches, E, b)), 1).add(positions),
         "puts_one_learned_token_before_a_batch",
@@ -234,6 +245,17 @@ def test_a_crash_in_other_words_is_named_and_earns_points(id, answer, slip):
     found = verdict(id, answer)
     assert found.misconception == misconception(known)
     assert found.points == severity_of(known).limits(found.max_points)[0] > 0
+
+
+def test_an_error_on_a_later_input_and_a_wrong_value_are_not_taken_for_what_holds_and_for_a_cost():
+    later = judged("10.1", next(one for one in exercise("10.1").wrong if one.__name__ == "rounds_the_windows_of_unfold_down"))
+    assert later.findings[0].status == "holds"
+    assert later.findings[0].law == RUNS_AT_FIRST
+    wrong = judged("10.4", next(one for one in exercise("10.4").wrong if one.__name__ == "masks_the_grid_of_the_queries"))
+    assert next(found.law for found in wrong.findings if found.name == "cost") == COST_NOT_JUDGED
+    dear = judged("10.4", next(one for one in exercise("10.4").wrong if one.__name__ == "scores_all_pixels"))
+    assert "does not grow" in next(found.law for found in dear.findings if found.name == "cost")
+    assert dear.findings[0].law == exercise("10.4").properties[0].law
 
 
 def test_a_known_crash_earns_the_minimum_of_its_severity(asked):

@@ -137,6 +137,7 @@ NAMED = [
     ("no attribute of a number", lambda x: x.shape[-1].sqrt(), [TWO]),
     ("no attribute of a list", lambda x: x.tolist().sum(), [TWO]),
     ("lacks an axis", lambda x: x / x.sum(-1), [torch.randn(5, 3)]),
+    ("lacks an axis", lambda x: x / x.sum(-1), [torch.randn(2, 3, 3)]),
     ("lacks an axis", lambda x, mask: torch.where(mask, x, 0 * x), [BATCH, torch.ones(2, 5).bool()]),
     ("column", lambda n, m: torch.arange(n) >= torch.arange(m), [3, 5]),
     ("column", lambda x, speeds: x * speeds, [torch.randn(7), torch.randn(5)]),
