@@ -78,7 +78,7 @@ def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) 
 
 @over_one_batch
 def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-    """Normalise the scores over the edges of each node, and mix the values of its neighbours.
+    """Normalise the scores over the edges of each node, and mix the values of its neighbours; the cost grows with E, not N².
 
     Args:
         scores: (*batch, E), a real number for each edge.

@@ -70,7 +70,7 @@ def gat_edge_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], edges: Edges, sl
 def dynamic_edge_scores(
     q: Nodes, k: Nodes, a: Float[Tensor, "*heads d"], edges: Edges, slope: float = 0.2
 ) -> Float[Tensor, "*batch E"]:
-    """Score the edges by e_ij = aᵀ LeakyReLU(q_i + k_j): here the ranking of the senders depends on the receiver.
+    """Score the edges by e_ij = aᵀ LeakyReLU(q_i + k_j): E scores, at a cost that grows with E and not with N².
 
     Args:
         q: of each node as a receiver (*batch, N, d); the last axis of the batch may be the heads.

@@ -12,6 +12,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -198,17 +199,10 @@ def adds_up_on_the_first_axis(scores, values, edges):
     return Attended(torch.zeros_like(values).index_add(0, edges[0], messages), weights)
 
 
-@right
-def nodes_against_edges(scores, values, edges):
-    """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""
-    weights = edge_softmax(scores, edges, values.shape[-2])
-    own = torch.arange(values.shape[-2], device=edges.device)[:, None] == edges[0]
-    return Attended((own * weights.unsqueeze(-2)) @ values.index_select(-2, edges[1]), weights)
-
-
-@right
-def weights_added_up_in_a_matrix(scores, values, edges):
-    """An N × N matrix in which the weights of repeated edges add up, times the values."""
+@wrong.part
+def goes_through_all_pairs(scores, values, edges):
+    """Your contexts are right, but their cost is that of a dense mask: you go through N² pairs of nodes, or through all edges
+    for each node. Make a message for each edge, and add them up by `index_add`."""
     n_nodes = values.shape[-2]
     weights = edge_softmax(scores, edges, n_nodes)
     flat = weights.new_zeros(*weights.shape[:-1], n_nodes**2).index_add(-1, edges[0] * n_nodes + edges[1], weights)
@@ -216,15 +210,22 @@ def weights_added_up_in_a_matrix(scores, values, edges):
 
 
 @right
-def node_by_node(scores, values, edges):
-    """A loop over the nodes that look: a plain softmax over the edges of each, and a product with their values."""
-    weights, contexts = torch.zeros_like(scores), []
-    for i in range(values.shape[-2]):
-        own = (edges[0] == i).nonzero().flatten()
-        shares = scores.index_select(-1, own).softmax(-1)
-        weights = weights.index_copy(-1, own, shares)
-        contexts.append(shares.unsqueeze(-2) @ values.index_select(-2, edges[1].index_select(0, own)))
-    return Attended(torch.cat(contexts, dim=-2), weights)
+def edge_by_edge(scores, values, edges):
+    """A loop over the edges, each of which adds to the row of its receiver."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    rows = list(torch.zeros_like(values).unbind(-2))
+    for e, (i, j) in enumerate(edges.mT.tolist()):
+        rows[i] = rows[i] + weights[..., e, None] * values[..., j, :]
+    return Attended(torch.stack(rows, dim=-2), weights)
+
+
+@right
+def sorted_and_split(scores, values, edges):
+    """The messages sorted by receiver and cut at its borders; each piece is summed."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    order, counts = edges[0].argsort(), torch.bincount(edges[0], minlength=values.shape[-2]).tolist()
+    messages = (weights.unsqueeze(-1) * values[..., edges[1], :])[..., order, :]
+    return Attended(torch.stack([piece.sum(-2) for piece in messages.split(counts, dim=-2)], dim=-2), weights)
 
 
 @right
@@ -272,6 +273,24 @@ def mixing_in_a_loop_that_overwrites(scores, values, edges):
     return Attended(torch.stack(rows, dim=-2), weights)
 
 
+@stranger(makes=[goes_through_all_pairs])
+def mixing_node_by_node(scores, values, edges):
+    weights, contexts = torch.zeros_like(scores), []
+    for i in range(values.shape[-2]):
+        own = (edges[0] == i).nonzero().flatten()
+        shares = scores.index_select(-1, own).softmax(-1)
+        weights = weights.index_copy(-1, own, shares)
+        contexts.append(shares.unsqueeze(-2) @ values.index_select(-2, edges[1].index_select(0, own)))
+    return Attended(torch.cat(contexts, dim=-2), weights)
+
+
+@stranger(makes=[goes_through_all_pairs])
+def mixing_nodes_against_edges(scores, values, edges):
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    own = torch.arange(values.shape[-2], device=edges.device)[:, None] == edges[0]
+    return Attended((own * weights.unsqueeze(-2)) @ values.index_select(-2, edges[1]), weights)
+
+
 @stranger(makes=[passes_the_values_backwards, forgets_the_weights])
 def mixing_twice_wrong(scores, values, edges):
     weights = edge_softmax(scores, edges, values.shape[-2])
@@ -283,6 +302,12 @@ def _edges(draw: Draw, n_nodes: int, *batch: int, make=edge_lists.plain) -> Call
     edges = make(draw, n_nodes)
     (d_v,) = draw.sizes(1)
     return draw.normal(*batch, edges.shape[1]), draw.normal(*batch, n_nodes, d_v), edges
+
+
+def _long(draw: Draw) -> Call:
+    """So many nodes with so few edges that all pairs cost many times as much."""
+    edges = edge_lists.plain(draw, 256)
+    return draw.normal(edges.shape[1]), draw.normal(256, 2), edges
 
 
 def _sorted_by_key(draw: Draw, n_nodes: int) -> Call:
@@ -320,6 +345,12 @@ exercise = Exercise(
             lambda draw: [_edges(draw, 3), _edges(draw, 5), _edges(draw, 7)],
             points=2,
             needs=("one edge each", "weights"),
+        ),
+        costs_at_most(
+            10,
+            "The cost grows with the number of edges, not with the square of the number of nodes.",
+            lambda draw: [_long(draw)],
+            needs=("mixing",),
         ),
         Property(
             "loops, repeats, gaps",

@@ -11,6 +11,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -21,8 +22,8 @@ wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
-        "In the static score, LeakyReLU is applied to one number for each edge. Here it is applied to a vector of d numbers, "
-        "and the product with a comes last. Which vectors do you need for each edge?"
+        "LeakyReLU is applied to a vector of d numbers for each edge, and the product with a comes last. Which vectors do you "
+        "need for each edge?"
     ),
     (
         "Select q of the receiver and k of the sender of each edge, on the axis of the nodes: two tensors of shape "
@@ -45,8 +46,8 @@ def _times(hidden, a):
 
 @wrong.idea
 def applies_the_nonlinearity_last(q, k, a, edges, slope=0.2):
-    """You multiply by a before LeakyReLU. That score is static: all nodes rank their neighbours in the same order. Apply
-    LeakyReLU to the vector q_i + k_j, and multiply by a afterwards."""
+    """You multiply by a before LeakyReLU, which then gets one number for each edge. Apply it to the vector q_i + k_j, and
+    multiply by a afterwards."""
     query, key = _pairs(q, k, edges)
     return F.leaky_relu(_times(query + key, a), slope)
 
@@ -200,9 +201,10 @@ def looks_the_nodes_up_on_the_first_axis(q, k, a, edges, slope=0.2):
     return (F.leaky_relu(q[edges[0]] + k[edges[1]], slope) * a[..., None, :]).sum(-1)
 
 
-@right
-def all_pairs_then_the_edges(q, k, a, edges, slope=0.2):
-    """All pairs of nodes, as a mask would need them; then the entries at the edges."""
+@wrong.part
+def scores_all_pairs(q, k, a, edges, slope=0.2):
+    """Your scores are right, but you compute one for each pair of nodes, N², and take those of the edges. Select q at
+    `edges[0]` and k at `edges[1]` first: then E are computed."""
     hidden = F.leaky_relu(q.unsqueeze(-2) + k.unsqueeze(-3), slope)
     scores = torch.einsum("...ijd,...d->...ij", hidden, a)
     return scores[..., edges[0], edges[1]]
@@ -263,6 +265,12 @@ def dynamic_by_the_static_score_in_a_loop(q, k, a, edges, slope=0.2):
     return torch.stack(scores, dim=-1)
 
 
+@stranger(makes=[scores_all_pairs])
+def dynamic_row_by_row(q, k, a, edges, slope=0.2):
+    rows = [F.leaky_relu(q[..., i, None, :] + k, slope) @ a[..., :, None] for i in range(q.shape[-2])]
+    return torch.cat(rows, dim=-1)[..., edges[1], edges[0]]
+
+
 @stranger(makes=[takes_tanh, subtracts_the_key])
 def dynamic_twice_wrong(q, k, a, edges, slope=0.2):
     hidden = torch.tanh(q[..., edges[0], :] - k[..., edges[1], :])
@@ -273,6 +281,11 @@ def _graph(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = (), m
     (d,) = draw.sizes(1)
     q, k = (draw.normal(*batch, *heads, n_nodes, d) for _ in range(2))
     return q, k, draw.normal(*heads, d), make(draw, n_nodes)
+
+
+def _long(draw: Draw) -> Call:
+    """So many nodes with so few edges that all pairs cost a hundred times as much."""
+    return draw.normal(256, 3), draw.normal(256, 3), draw.normal(3), edge_lists.plain(draw, 256)
 
 
 def _one_edge(draw: Draw, *edge: int) -> Call:
@@ -305,6 +318,12 @@ exercise = Exercise(
             lambda draw: [_graph(draw, 5), _graph(draw, 7, make=edge_lists.tangled)],
             points=2,
             needs=("two nodes",),
+        ),
+        costs_at_most(
+            16,
+            "The cost grows with the number of edges, not with the square of the number of nodes.",
+            lambda draw: [_long(draw)],
+            needs=("edge list",),
         ),
         Property(
             "slope",

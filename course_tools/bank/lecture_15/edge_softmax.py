@@ -161,6 +161,26 @@ def keeps_one_exponential_of_each_node(scores, edges, n_nodes):
 
 
 @wrong.part
+def keeps_one_exponential_and_one_sum_for_all_heads(scores, edges, n_nodes):
+    """You add up by `sums[edges[0]] += …`. Where an index is repeated, only one of the additions is kept; `index_add` and
+    `scatter_add` add every one. And with heads in front, `sums` needs their axes, too: (*scores.shape[:-1], n_nodes)."""
+    exponentials = torch.exp(scores - scores.amax(-1, keepdim=True))
+    sums = torch.zeros(n_nodes)
+    sums[edges[0]] += exponentials
+    return exponentials / sums[edges[0]]
+
+
+@wrong.part
+def keeps_one_exponential_of_the_scores_as_they_are(scores, edges, n_nodes):
+    """You add up by `sums[edges[0]] += …`, where only one of the additions to a repeated index is kept; `index_add` and
+    `scatter_add` add every one. And with heads in front, `sums` needs their axes: (*scores.shape[:-1], n_nodes)."""
+    exponentials = scores.exp()
+    sums = torch.zeros(n_nodes)
+    sums[edges[0]] += exponentials
+    return exponentials / sums[edges[0]]
+
+
+@wrong.part
 def forgets_to_divide(scores, edges, n_nodes):
     """You return the exponentials without dividing by their sum: the weights of a node's edges must sum to 1."""
     query = edges[0].expand(scores.shape)

@@ -58,6 +58,14 @@ def counts_who_is_looked_at(edges, n_nodes):
     return scale[edges[0]] * scale[edges[1]]
 
 
+@wrong.idea
+def counts_who_is_looked_at_and_divides_by_zero(edges, n_nodes):
+    """You count edges[1], and divide by the root of a count that may be 0. The degree here is the number of edges with the node
+    as receiver, edges[0]; in a directed graph the two differ."""
+    degree = torch.bincount(edges[1], minlength=n_nodes).float()
+    return 1 / (degree[edges[0]] * degree[edges[1]]).sqrt()
+
+
 @wrong.part
 def counts_both_ends(edges, n_nodes):
     """You count how often a node occurs in the list, at either end. An undirected graph lists both directions already, so
@@ -136,6 +144,31 @@ def divides_by_the_degrees_that_occur(edges, n_nodes):
     Give it `minlength=n_nodes`; the weight of an edge to a node with degree 0 is then 0, not infinite."""
     scale = torch.bincount(edges[0]).float().rsqrt()
     return scale[edges[0]] * scale[edges[1]]
+
+
+@wrong.case
+def multiplies_the_degrees_that_occur(edges, n_nodes):
+    """You call `bincount` without `minlength`. It ends at the largest number in edges[0], and a sender beyond it has no degree:
+    give it `minlength=n_nodes`."""
+    degree = torch.bincount(edges[0]).float()
+    product = degree[edges[0]] * degree[edges[1]]
+    return torch.where(product > 0, product.rsqrt(), 0.0)
+
+
+@wrong.case
+def replaces_infinity_by_a_large_number(edges, n_nodes):
+    """You divide by 0 where a sender has degree 0, and `nan_to_num` makes a number of 38 digits of that. The weight must be 0:
+    choose it before you divide, or by `posinf=0.0`."""
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    return torch.nan_to_num(1 / torch.sqrt(degree[edges[0]] * degree[edges[1]]))
+
+
+@wrong.case
+def replaces_infinity_among_the_degrees_that_occur(edges, n_nodes):
+    """You call `bincount` without `minlength`: a sender beyond the largest number in edges[0] has no degree. And where a degree
+    is 0, `nan_to_num` makes a number of 38 digits of 1 / 0; the weight must be 0."""
+    degree = torch.bincount(edges[0]).float()
+    return torch.nan_to_num(1 / torch.sqrt(degree[edges[0]] * degree[edges[1]]))
 
 
 @right
@@ -252,7 +285,10 @@ exercise = Exercise(
         Property(
             "directed",
             "The degree of either end counts the edges with that node as receiver.",
-            lambda draw: [(edge_lists.plain(draw, 5), 5), (edge_lists.plain(draw, 7), 7)],
+            lambda draw: [
+                (torch.tensor([[0, 1, 2], [1, 2, 1]]), 3),  # node 0 receives and never sends
+                *((edge_lists.plain(draw, n), n) for n in (5, 7)),
+            ],
             points=2,
             needs=("both ends",),
         ),
