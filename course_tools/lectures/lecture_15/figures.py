@@ -118,7 +118,7 @@ def show_all_pairs(weights: Mapping[str, Tensor], asked: Tensor, rooms: Tensor) 
     show(
         figure,
         alt="Weights of all sensors of a building for all, receivers sorted by the room of their air, senders by their own: "
-        "with dynamic scores blocks along the diagonal, with static ones the same columns in every row. "
+        "with dynamic scores bright blocks on the diagonal and off it, with static ones the same columns in every row. "
         f"Weight on that room: {said}.",
     )
 
