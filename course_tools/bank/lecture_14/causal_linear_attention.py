@@ -65,6 +65,16 @@ def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
+@wrong.detail
+def leaves_the_position_out_of_S(phi_q, phi_k, v, mask=None):
+    """Your S ends before position i, and your z includes it: the weights sum to less than 1, and the first context is 0. Both
+    sums run over j ≤ i, with i included."""
+    phi_k = mask_features(phi_k, mask)
+    written = phi_k[..., :, None] * v[..., None, :]
+    S, z = written.cumsum(-3) - written, phi_k.cumsum(-2)
+    return divide((phi_q[..., None, :] @ S)[..., 0, :], (phi_q * z).sum(-1, keepdim=True))
+
+
 @wrong.idea
 def sums_from_the_end(phi_q, phi_k, v, mask=None):
     """You sum from position i to the end, so each position attends to itself and to later positions but not to earlier
@@ -80,6 +90,23 @@ def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-2)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
+
+
+@wrong.idea
+def sums_over_the_values_of_the_whole_S(phi_q, phi_k, v, mask=None):
+    """φ(K)ᵀV has summed over all positions already: your cumulative sum runs over the entries of the values. Keep an outer
+    product for each position, (…, T, f, d_v), and sum these cumulatively over the positions, axis -3."""
+    S = torch.cumsum(phi_k.mT @ v, -1)
+    return divide(phi_q @ S, (phi_q * torch.cumsum(phi_k, 0)).sum(-1, keepdim=True))
+
+
+@wrong.idea
+def sums_over_the_features_of_the_whole_S(phi_q, phi_k, v, mask=None):
+    """φ(K)ᵀV has summed over all positions already: your cumulative sum runs over the features. Keep an outer product for each
+    position, (…, T, f, d_v), and sum these cumulatively over the positions, axis -3."""
+    phi_k = mask_features(phi_k, mask)
+    S = torch.cumsum(phi_k.mT @ v, -2)
+    return divide(phi_q @ S, (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
 @wrong.part

@@ -108,9 +108,9 @@ def normalises_the_features(x):
 
 @wrong.case
 def loses_small_features(x):
-    """Your formula is right, but far left of 0 your features are not e^x any more. In float32 e^x - 1 + 1 is 0 from about -17
-    on, since 1 has no room for so small a rest, and a bound on x or on the features makes many of them equal. Write e^x itself
-    for negative entries."""
+    """Your formula is right, but far left of 0 your features are not e^x any more. e^x - 1 + 1 is 0 there in any precision, in
+    float32 from about -17 on, since 1 has no room for so small a rest; and a bound on x or on the features makes many of them
+    equal. Write e^x itself for negative entries."""
     return F.elu(x) + 1
 
 

@@ -45,6 +45,14 @@ def reads_before_it_writes(S, z, phi_q, phi_k, v):
     return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
 
 
+@wrong.detail
+def reads_by_products_before_it_writes(S, z, phi_q, phi_k, v):
+    """You read from the state that came in and add this position afterwards, so it does not attend to itself: write first. And
+    φ(q) @ S and φ(q) @ z take a batch for the rows of a matrix: give φ(q) an axis of size 1, or multiply and sum over f."""
+    context = divide(phi_q @ S, phi_q @ z)
+    return context, S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+
+
 @wrong.case
 def changes_the_state_in_place(S, z, phi_q, phi_k, v):
     """You add to S and z in place, so the state that the caller holds changes as well. The caller can then neither step
@@ -185,6 +193,14 @@ def multiplies_the_query_without_an_axis(S, z, phi_q, phi_k, v):
     Give φ(q) an axis of size 1 and take it away again, (φ(q)[..., None, :] @ S)[..., 0, :]."""
     S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
     return divide(phi_q @ S, (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@wrong.detail
+def divides_by_a_product_of_matrices(S, z, phi_q, phi_k, v):
+    """You write φ(q) @ S and φ(q) @ z, which holds for one position alone. With a batch, `@` takes the batch for the rows of a
+    matrix: (φ(q)[..., None, :] @ S)[..., 0, :], and (φ(q) * z).sum(-1, keepdim=True)."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return divide(phi_q @ S, phi_q @ z), S, z
 
 
 @wrong.detail
@@ -338,14 +354,14 @@ exercise = Exercise(
         Property(
             "context",
             "The context is φ(q)ᵀS / φ(q)ᵀz, with the new S and z.",
-            lambda draw: [_inputs(draw, 1)],
+            lambda draw: [_inputs(draw, 1), _inputs(draw)],
             points=2,
             needs=("first", "S", "z"),
         ),
         Property(
             "batch",
             "Each sequence and each head has its own state.",
-            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3), _inputs(draw)],
+            lambda draw: [_inputs(draw, 3), _inputs(draw, 2, 3)],
             needs=("context",),
         ),
         Property(
