@@ -44,8 +44,8 @@ def elu_feature_map(x: Vectors) -> Vectors:
         x: queries or keys, of any shape.
 
     Returns:
-        features of the same shape, all positive. As e^x is not added to the -1 and 1 of "elu + 1", it is not
-        rounded to 0 and stays positive down to x = -87 in float32 and bfloat16.
+        features of the same shape, all positive down to x = -87 in float32 and bfloat16. `F.elu(x) + 1` computes
+        (e^x - 1) + 1, which rounds to 0 from about -17 on; compute e^x itself.
 
     Source: Katharopoulos et al. 2020, eq. 7.
     """

@@ -151,7 +151,7 @@ def show_memory(keys: Tensor, values: Tensor, written: Sequence[int]) -> None:
         read = keys[:1] @ S
         errors.append(f"{(read - values[0]).norm().item():.2f}")
         for ax, matrix in ((above, S), (below, read)):
-            drawn = ax.imshow(to_array(matrix), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+            drawn = ax.imshow(to_array(matrix), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
             ax.set(xticks=[], yticks=[])
         above.set_title(f"{n} written, error {errors[-1]}", fontsize=9)
     axes[0, 0].set_ylabel("S")
