@@ -19,6 +19,7 @@ def boxed(
     label: str = "attention weight",
     expected: Mapping[str, Numbers] | None = None,
     ink: Mapping[str, Numbers] | None = None,
+    colours: Mapping[str, Sequence[int]] | None = None,
 ) -> Figure:
     """Draw images side by side, with boxes and dots over them.
 
@@ -30,6 +31,7 @@ def boxed(
         label: what the maps show.
         expected: title -> true boxes over that image, as in `corners`: dashed, below the others.
         ink: title -> the ink (H', W') in 0…1 of the image to which a map refers, drawn over it in white.
+        colours: title -> the number of the colour of each of its boxes; by default all of an image differ.
 
     Raises:
         ValueError: the number of words differs from the number of boxes of an image.
@@ -48,9 +50,9 @@ def boxed(
         words = names.get(title, [""] * len(boxes))
         if len(words) != len(boxes):
             raise ValueError(f"{title!r} has {len(boxes)} boxes and {len(words)} words; the numbers must be equal.")
-        colours = palette(8)
-        for number, (box, word) in enumerate(zip(boxes, words, strict=True)):
-            colour = colours[number % len(colours)]
+        numbers = colours[title] if colours and title in colours else range(len(boxes))
+        for number, box, word in zip(numbers, boxes, words, strict=True):
+            colour = palette(8)[number % 8]
             for edge, width in (("white", 3.0), (colour, 1.8)):
                 ax.add_patch(_rectangle(box, H, W, edgecolor=edge, linewidth=width))
             if word:

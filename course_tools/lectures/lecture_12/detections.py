@@ -97,17 +97,29 @@ def local_maxima(found: Detections) -> Detections:
 
 
 def judged(found: Detections, made: Scenes) -> dict[str, float]:
-    """Return AP50 as it is (`raw`), after suppression at 0.5 (`kept`) and at 0.6 (`higher`), and the boxes for each object."""
-    after = {"raw": found, "kept": suppressed(found), "higher": suppressed(found, 0.6)}
+    """Return AP50 as it is (`raw`), after suppression at 0.5 (`kept`) and at 0.9 (`high`), and the boxes for each object."""
+    after = {"raw": found, "kept": suppressed(found), "high": suppressed(found, 0.9)}
     return {name: ap50(each, made) for name, each in after.items()} | {"boxes": boxes_per_object(found, made)}
 
 
-def first_close_pair(made: Scenes, least: float = 0.5) -> int:
-    """Find the first scene in which the boxes of two objects of one class overlap by more than `least`."""
+def judged_apart(found: Detections, made: Scenes) -> dict[str, float]:
+    """Return AP50 in the scenes without a close pair, after suppression at 0.5 (`alone`) and at 0.9 (`alone_high`)."""
+    few = close_pairs(made) == 0
+    found, made = Detections(*(part[few] for part in found)), Scenes(*(part[few] for part in made))
+    return {"alone": ap50(suppressed(found), made), "alone_high": ap50(suppressed(found, 0.9), made)}
+
+
+def close_pairs(made: Scenes, least: float = 0.5) -> Tensor:
+    """Count in each scene the pairs of objects of one class whose boxes overlap by more than `least`, (n,)."""
     corners, classes = to_corners(made.boxes), made.classes
     alike = (classes[:, :, None] == classes[:, None]) & (classes >= 0)[:, None]
-    close = ((iou(corners, corners) > least) & alike).triu(1)
-    return int(close.flatten(1).any(1).nonzero()[0])
+    return ((iou(corners, corners) > least) & alike).triu(1).flatten(1).sum(1)
+
+
+def first_close_pair(made: Scenes) -> int:
+    """Find the first scene of two objects that are a close pair; if there is none, the first with such a pair."""
+    pairs, alone = close_pairs(made) > 0, (made.classes >= 0).sum(1) == 2
+    return int((pairs & alone if (pairs & alone).any() else pairs).nonzero()[0])
 
 
 def best_fit(ways: Sequence[Detections], made: Scenes, candidates: Tensor, least: float = 0.5) -> int:

@@ -26,18 +26,19 @@ def in_colour(image: Tensor) -> Tensor:
 
 
 def show_scenes(made: Scenes, numbers: Sequence[int]) -> None:
-    """Show some scenes with the bounding boxes of their objects."""
+    """Show some scenes with the bounding boxes of their objects, and the number of its kind on each."""
     truth = {f"scene {i}: {len(objects(made, i)[1])} creatures": i for i in numbers}
     drawn = boxed(
         {title: in_colour(made.images[i]) for title, i in truth.items()},
         {title: objects(made, i)[0] for title, i in truth.items()},
+        {title: [f"kind {kind}" for kind in objects(made, i)[1]] for title, i in truth.items()},
     )
     if len(numbers) <= 2:
         drawn.set_size_inches(6.0, 3.4)
     show(
         drawn,
         alt=f"{len(truth)} scenes of pixel creatures on photographs, with the boxes of "
-        + ", ".join(str(len(objects(made, i)[1])) for i in truth.values())
+        + ", ".join(f"{len(objects(made, i)[1])} (kinds {', '.join(objects(made, i)[1])})" for i in truth.values())
         + " creatures; many boxes overlap.",
     )
 
@@ -99,6 +100,8 @@ def _framed(corners: Sequence[float], **style: object) -> Rectangle:
 def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], threshold: float = 0.5) -> None:
     """Show one scene with its true boxes, and beside it what each of some methods detects in it.
 
+    A detected box has the colour of the object that it fits best.
+
     Args:
         made: scenes.
         number: of the scene.
@@ -110,10 +113,11 @@ def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], 
     for name, each in found.items():
         sure = each.confidence[number] > threshold
         corners[f"{name}: {int(sure.sum())}"] = each.corners[number, sure].cpu()
+    fits = {title: iou(drawn, boxes).argmax(1).tolist() for title, drawn in corners.items()}
     image = in_colour(made.images[number])
     counts = ", ".join(title.replace(":", "") for title in list(corners)[1:])
     show(
-        boxed(dict.fromkeys(corners, image), corners),
+        boxed(dict.fromkeys(corners, image), corners, colours=fits),
         alt=f"Unseen scene {number}, creatures: {len(boxes)}, and the boxes above a confidence of {threshold:g}: {counts}.",
     )
 

@@ -32,23 +32,43 @@ class Alone(nn.Module):
         return torch.zeros_like(x)
 
 
-class CrowdDetector(nn.Module):
-    """The lecture's detector, made of the parts of the library; perhaps without self-attention, or with two queries a cell."""
+class Convolved(nn.Module):
+    """In place of the decoder layer: three convolutions over the map of cells, and no attention."""
 
-    def __init__(self, alone: bool = False, a_cell: int = 1) -> None:
-        """Set up backbone, one decoder layer and two heads, for `a_cell` queries at each cell."""
+    def __init__(self, sides: tuple[int, int, int]) -> None:
+        """Set up convolutions of these sides; the second doubles the features, the third halves them again."""
+        super().__init__()
+        widths = WIDTH, WIDTH, 2 * WIDTH, WIDTH
+        first, second, third = (
+            nn.Conv2d(before, after, side, padding=side // 2)
+            for before, after, side in zip(widths, widths[1:], sides, strict=False)
+        )
+        self.layers = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
+
+    def forward(self, x: Tensor, asked: Tensor, cells: Tensor, positions: Tensor) -> Tensor:
+        """Add to the cells x (B, 16, d) what the convolutions make of their map of 4 × 4; its padding says where a cell is."""
+        return x + self.layers(x.mT.unflatten(2, (CELLS, CELLS))).flatten(2).mT
+
+
+class CrowdDetector(nn.Module):
+    """The lecture's detector, made of the parts of the library; perhaps with less attention, or with two queries a cell."""
+
+    def __init__(self, alone: bool = False, a_cell: int = 1, sides: tuple[int, int, int] | None = None) -> None:
+        """Set up backbone, a decoder layer (or convolutions of these sides) and two heads, for `a_cell` queries a cell."""
         super().__init__()
         self.backbone = ConvNet(3, widths=(32, 48, WIDTH), strides=(2, 2, 2))
         self.decoder = ObjectBlock(Sizes(WIDTH, 4, 2 * WIDTH, 1), fused_scaled_dot_product_attention)
         if alone:
             self.decoder.mixer = Alone()
+        if sides is not None:
+            self.decoder = Convolved(sides)
         self.classify = nn.Linear(WIDTH, N_KINDS + 1)
         self.box = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
         references = torch.cat([cell_centres(), torch.full((CELLS**2, 2), 0.36)], 1).logit()
         self.register_buffer("references", references.repeat(a_cell, 1))
         self.register_buffer("positions", sinusoidal_positions_2d(CELLS, CELLS, WIDTH))
         apart = 0.0 if a_cell == 1 else 0.5 * torch.randn(a_cell * CELLS**2, WIDTH)
-        self.queries = nn.Parameter(self.positions.repeat(a_cell, 1) + apart)
+        self.queries = nn.Parameter(self.positions.repeat(a_cell, 1) + apart, requires_grad=sides is None)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (B, N, 3) and boxes (B, N, 4) of images (B, 3, 32, 32); N = 16 or 32."""

@@ -47,3 +47,9 @@ def test_ink_covers_the_whole_map_whatever_its_size():
     assert len(first) == 1
     assert second[1].get_extent() == [-0.5, 2.5, 1.5, -0.5]
     assert np.allclose(second[1].get_array(), [[[1, 1, 1, 0], [1, 1, 1, 0.7]]])
+
+
+def test_boxes_of_one_number_have_one_colour():
+    figure = boxed({"a": np.zeros((4, 4, 3))}, {"a": [[0, 0, 1, 1]] * 3}, colours={"a": [1, 0, 1]})
+    first, second, third = (patch.get_edgecolor() for patch in figure.axes[0].patches[1::2])
+    assert first == third != second

@@ -12,7 +12,11 @@ from course_tools.lectures.lecture_12.detections import (
     ap50,
     best_fit,
     boxes_per_object,
+    close_pairs,
     detect,
+    first_close_pair,
+    judged,
+    judged_apart,
     objects,
     suppressed,
     told_apart,
@@ -100,3 +104,28 @@ def test_the_scene_is_the_one_that_all_detectors_find():
     ways = [Detections(torch.full((*corners.shape[:2], 1), 0.9), corners) for corners in (one, other)]
     assert best_fit(ways, made, torch.tensor([0, 1])) == 1
     assert best_fit(ways[:1], made, torch.tensor([0, 1])) == 0
+
+
+def test_pairs_are_close_only_within_a_kind_and_the_first_scene_of_a_pair_alone_is_chosen():
+    pair = torch.tensor([[0.3, 0.5, 0.4, 0.4], [0.35, 0.5, 0.4, 0.4], [0.9, 0.9, 0.1, 0.1]])
+    classes = torch.tensor([[0, 1, -1], [0, 0, 1], [1, 1, -1], [0, 0, -1]])
+    made = Scenes(torch.zeros(4, 3, 8, 8), classes, pair.repeat(4, 1, 1))
+    assert close_pairs(made).tolist() == [0, 1, 1, 1]
+    assert first_close_pair(made) == 2
+    assert first_close_pair(Scenes(*(part[:2] for part in made))) == 1
+
+
+def test_a_threshold_that_keeps_pairs_keeps_duplicates_elsewhere():
+    """A pair with an IoU of 0.6; an object with two boxes, an IoU of 0.8 apart; and one with a box, which is the least sure."""
+    pair = [[0.1, 0.1, 0.5, 0.5], [0.2, 0.1, 0.6, 0.5]]
+    twice = [[0.1, 0.1, 0.5, 0.5], [0.1, 0.1, 0.5, 0.42]]
+    corners = torch.tensor([pair, twice, twice])
+    boxes = torch.cat([(corners[..., :2] + corners[..., 2:]) / 2, corners[..., 2:] - corners[..., :2]], -1)
+    made = Scenes(torch.zeros(3, 3, 8, 8), torch.tensor([[0, 0], [0, -1], [0, -1]]), boxes)
+    found = Detections(torch.tensor([[0.9, 0.8], [0.95, 0.85], [0.6, 0.0]])[..., None], corners)
+    lonely = judged_apart(found, made)
+    assert lonely["alone"] == 1.0
+    assert lonely["alone_high"] == pytest.approx(51 / 101 + 50 / 101 * 2 / 3, abs=1e-4), "the second object comes third"
+    of_all = judged(found, made)
+    assert of_all["raw"] == of_all["high"] < 1
+    assert of_all["boxes"] == pytest.approx(5 / 4)

@@ -24,7 +24,10 @@ def one_object() -> Scenes:
 
 def test_scenes_are_described_by_the_number_of_their_objects(capsys):
     show_scenes(one_object(), (0, 1))
-    assert "2 scenes of pixel creatures on photographs, with the boxes of 1, 2 creatures" in capsys.readouterr().out
+    assert (
+        "2 scenes of pixel creatures on photographs, with the boxes of 1 (kinds 7), 2 (kinds 7, 1) creatures"
+        in capsys.readouterr().out
+    )
 
 
 def test_identical_boxes_reach_the_maximum_of_both_measures(capsys):

@@ -103,6 +103,19 @@ def test_queries_that_are_alone_do_not_know_of_each_other():
         assert bool((apart[6:] == 0).all()) == alone
 
 
+def test_convolutions_in_place_of_the_layer_have_as_many_weights_and_no_attention():
+    """A cell of the first convolution reads its neighbours: cell 0 those at 1, 4 and 5. All that is trained has a gradient."""
+    torch.manual_seed(0)
+    model, known = CrowdDetector(sides=(3, 1, 1)), CrowdDetector()
+    n, of_layer = (sum(w.numel() for w in each.parameters() if w.requires_grad) for each in (model, known))
+    assert (n, of_layer) == (100_743, 98_503)
+    cells = torch.randn(1, 16, 64, requires_grad=True)
+    model.decoder(cells, None, None, None)[0, 0].sum().backward()
+    assert cells.grad[0].abs().sum(1).nonzero()[:, 0].tolist() == [0, 1, 4, 5]
+    one_to_one(model, draw_crowds(5, 0)).backward()
+    assert all((w.grad is not None) == w.requires_grad for w in model.parameters())
+
+
 @pytest.mark.full
 def test_the_sliding_window_finds_more_than_chance_and_looks_at_the_scene():
     known, unseen = draw_crowds(150, 0), draw_crowds(20, 1, unseen=True)
