@@ -42,7 +42,7 @@ from course_lib.primitives import unpatchify
 from course_lib.primitives.patches import Patches
 from course_lib.shapes import Image
 from course_lib.training import batches, train
-from course_tools.bank.drawn_maps import draw_maps
+from course_tools.bank.drawn_maps import draw_maps, draw_maps_with_pins
 from course_tools.lectures.lecture_11 import figures, rivals
 from course_tools.lectures.lecture_11.looks import looks_of
 from course_tools.notebook import check, claim, device, digit_split, explore, ledger
@@ -293,21 +293,19 @@ vit = MapReader().to(device())
 vit_losses = learn(vit, known_maps(known.colour))
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
-# %% [markdown] tags=["try-it"]
-# The fairest rivals have about as many weights (90,000 and 98,000), maps and updates: convolutions whose field covers the whole map,
-# with a hidden layer after the pooling; and a hidden layer over all pixels. A third has no weights: it answers as for the known map
-# whose pixels are nearest.
-#
-# **Try it.** Before you run the cell, say of each rival: what it has learned of pin and entry at two places, can it use that at
-# two others?
+# %% [markdown]
+# The fairest rivals have about as many weights (79,000 to 98,000), maps and updates: convolutions whose field covers the whole map,
+# with a hidden layer after the pooling; cells that are compared with a *summary* of the map, the largest value of each feature; and a
+# hidden layer over all pixels. One has no weights: it answers as for the known map whose pixels are nearest.
 
 # %%
 source(rivals.convolutions_that_see_all)
 torch.manual_seed(0)
-wide, dense = rivals.convolutions_that_see_all(), rivals.network_of_pixels()
-wide, dense = wide.to(device()), dense.to(device())
+wide = rivals.convolutions_that_see_all().to(device())
+summary, dense = rivals.Summary().to(device()), rivals.network_of_pixels().to(device())
 curves = {"ViT": [vit_losses], "convolutions": cnn_losses}
 curves["convolutions that see all"] = [learn(wide, known_maps(known.colour))]
+curves["summary"] = [learn(summary, known_maps(known.colour))]
 curves["network of pixels"] = [learn(dense, known_maps(known.colour), lr=4e-3)]
 show_recorded_losses(curves, "cross-entropy, nats", {"a bag of symbols": 1.386})
 
@@ -315,32 +313,35 @@ show_recorded_losses(curves, "cross-entropy, nats", {"a bag of symbols": 1.386})
 nearest = rivals.nearest_known(known.images, known.colour, unseen.images)
 right = {"ViT": [vit_far], "convolutions": [cnn_far]}
 right["see all"] = [share(wide, unseen.colour, far)]
+right["summary"] = [share(summary, unseen.colour, far)]
 right["pixels"] = [share(dense, unseen.colour, far)]
 right["nearest map"] = [(nearest == unseen.colour)[far].float().mean().item()]
 show_seeds(right, "right answers", "pin and entry apart", {"a bag of symbols": 0.25})
 
 # %% [markdown]
-# A recorded study has three seeds, and new maps in each of 2,400 updates:
+# The summary does as well: there is *one* pin, with which all cells are compared. So take six entries, and five pins in the colours of
+# five of them. **Which symbol has no pin?** Now each entry has to be compared with all pins. Recorded, with new maps in every update:
 
 # %%
-ends = recorded("11_maps")
-figures.show_answers(ends, "colour")
+figures.show_pins(*draw_maps_with_pins(3, seed=0))
+pins = recorded("11_pins")
+figures.show_answers(pins, "no pin", chance=1 / 6)
 
 # %% tags=["nbval-check-output"]
-others = {name: score for name, (score,) in right.items() if name != "ViT"}
 claim(
     "11.vit",
     vit=vit_far,
-    best=max(others.values()),
-    nearest=others["nearest map"],
-    vit_end=ends.scores("ViT, colour", "apart"),
-    best_end=ends.scores("convolutions that see all, colour", "apart"),
+    summary=right["summary"][0],
+    best=max(right[name][0] for name in ("convolutions", "see all", "pixels")),
+    nearest=right["nearest map"][0],
+    pins=pins.scores("ViT, no pin", "right"),
+    of_summary=pins.scores("summary, no pin", "right"),
+    of_convolutions=pins.scores("convolutions that see all, no pin", "right"),
 )
 
 # %% [markdown]
-# **Attention is the right tool here because the answer compares two places that may be anywhere**: any two tokens meet in one
-# layer. Convolutions that see all learn it, too, but with most seeds later. What the
-# hidden layer over all pixels learns about one pair of places tells it nothing about any other.
+# **Attention is the right tool here because many places have to be compared with many others, and they may be anywhere**: any two tokens
+# meet in one layer. A summary only says what there is.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Where it looks
@@ -351,14 +352,14 @@ claim(
 #
 # <details><summary>A. One: the class token sees all patches at once.</summary>
 #
-# In the first layer it is the same vector for every map. Its query cannot ask for the colour of *this* pin.</details>
+# In the first layer it is the same vector for every map. Its query cannot ask for the colour of *this* pin, and what it adds up of
+# all patches hardly tells which agree.</details>
 # <details><summary>B. Four, one for each entry.</summary>
 #
 # All tokens have their own queries in the same layer, so all comparisons are made at once.</details>
 # <details><summary>C. Two: one to compare pin and entries, one to read the entry that agrees.</summary>
 #
-# Yes. After the first layer a token can know something about another. (A very wide feed-forward network could compare
-# everything at once in one layer.)</details>
+# Yes. After the first layer a token can know something about another.</details>
 
 # %% [markdown]
 # Two layers suffice. In layer 1 every entry reads the pin, whatever its own colour, and the
@@ -394,7 +395,7 @@ print("wrong:", (replies != unseen.colour).nonzero()[:8, 0].tolist())
 
 
 # %% [markdown]
-# A weight does not show whether the answer needs it. So the pin is hidden from all other tokens, in one layer only. Write the mask:
+# A weight does not show whether the answer needs it. So one cell is hidden from all other tokens, in one layer only. Write the mask:
 #
 # | name | shape |
 # | --- | --- |
@@ -410,9 +411,9 @@ hiding_mask = check("11.8", hiding_mask)
 
 # %%
 @torch.no_grad()
-def right_if_hidden(layer):
-    """The share of right answers if one layer hides the pin from other tokens."""
-    x, mask = vit.tokens(4 * unseen.images - 2), hiding_mask(1 + unseen.pin, 17)
+def right_if_hidden(cell, layer):
+    """The share of right answers if one layer hides a cell from other tokens."""
+    x, mask = vit.tokens(4 * unseen.images - 2), hiding_mask(1 + cell, 17)
     for number, block in enumerate(vit.stack.blocks, start=1):
         x = block(x, mask) if number == layer else block(x)
     found = vit.head(vit.stack.closing(x)[:, 0]).argmax(-1)
@@ -420,11 +421,20 @@ def right_if_hidden(layer):
 
 
 # %% tags=["nbval-check-output"]
-first, second = (right_if_hidden(layer) for layer in (1, 2))
-claim("11.looks", pin=looks.at_pin, entry=looks.at_entry, first=first, second=second)
+first, second = (right_if_hidden(unseen.pin, layer) for layer in (1, 2))
+answer = right_if_hidden(unseen.entry, 2)
+claim(
+    "11.looks",
+    pin=looks.at_pin,
+    entry=looks.at_entry,
+    first=first,
+    second=second,
+    answer=answer,
+)
 
 # %% [markdown]
-# Without the pin in layer 1, a bag of symbols is left. In layer 2 nothing is lost: the entries know the pin's colour by then.
+# Without the pin in layer 1, a bag of symbols is left. In layer 2 nothing is lost: the entries know the pin's colour by then, and
+# what is needed is the entry that agrees.
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Look at other unseen maps, and at those with a wrong answer, whose numbers are printed above.
@@ -435,15 +445,14 @@ explore(draw_map, number=(0, 999, 1))
 # %% [markdown] tags=["predict"]
 # ## 6 What positions are for
 #
-# Now the cells of every unseen map change places at random, differently in each map. The same Vision Transformer is asked about
+# Now the cells of every unseen map change places at random. The same Vision Transformer is asked about
 # the pin's colour.
 #
 # **Predict.** How many of its answers stay right?
 #
 # <details><summary>A. Nearly as many as before.</summary>
 #
-# Yes: the question is about a *set* of patches, and attention lets any two of them meet, wherever they are. Only the photograph
-# behind them is now in pieces.</details>
+# Yes: the question is about a *set* of patches, and attention lets any two of them meet, wherever they are.</details>
 # <details><summary>B. One in eight: its positions no longer fit.</summary>
 #
 # Each position vector is still added to the patch that is now there. The pin and the entries could be anywhere before,
@@ -548,7 +557,7 @@ claim("11.next", cnn=cnn, vit=vit_next, offsets=offsets, colour=colour, none=non
 
 # %% [markdown]
 # The largest of the 49 numbers of layer 1 is that of the cell to the left: each entry asks whether the pin is there. **What
-# the Vision Transformer lacks here is not convolution, but a weight that all pairs of neighbours share.** Position vectors
+# the Vision Transformer lacks here is one weight that all pairs of neighbours share**, as in a convolution. Position vectors
 # learn it for every pair anew, and more maps hardly help: with new ones in each of 2,400 updates, 0.35 of the answers are
 # right (recorded).
 #
@@ -574,13 +583,13 @@ claim(
 #
 # What convolutions have built in, a Vision Transformer must learn: the paper's models need more pictures than ImageNet to lead. The
 # recorded study trains a ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each with its best rate of
-# four. One CNN keeps the largest value of each feature over all places, the other those of all places.
+# four. One CNN keeps the largest value of each feature over all places, the other keeps all values.
 #
 # **Predict.** Which network is best on a few hundred digits?
 #
 # <details><summary>A. The Vision Transformer: it can look anywhere.</summary>
 #
-# It must first learn which patches are neighbours, from the pictures.</details>
+# It must first learn which patches are neighbours.</details>
 # <details><summary>B. The CNN that keeps all positions.</summary>
 #
 # Yes: neighbourhood is built in, and its head knows where each feature is. The other CNN takes the largest value over all

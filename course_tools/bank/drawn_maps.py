@@ -45,31 +45,68 @@ def draw_maps(n: int, seed: int, unseen: bool = False, device: torch.device | st
     return Maps(*(torch.cat(part).to(device) for part in zip(*parts, strict=True)))
 
 
+def draw_maps_with_pins(n: int, seed: int, unseen: bool = False, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Draw n maps (n, 3, 48, 48) with six entries and five pins, each in the colour of another entry.
+
+    Args:
+        n: number of maps.
+        seed: decides everything that is drawn.
+        unseen: use drawings of the symbols and a third of each photograph that no other maps contain.
+        device: where the maps go; they are drawn on the CPU.
+
+    Returns:
+        the maps, and the symbol of the entry whose colour no pin has (n,).
+    """
+    generator, n_entries = torch.Generator().manual_seed(seed), 6
+    cells = torch.rand(n, GRID * GRID, generator=generator).argsort(1)
+    kinds, hues = _kinds_and_hues(n, n_entries, generator)
+    of_pins = hues[:, 1:]  # the first entry has none: its place, symbol and colour are random
+    entries, pins = cells[:, :n_entries], cells[:, n_entries : 2 * n_entries - 1]
+    images = _painted(entries, kinds, hues, pins, of_pins, generator, unseen)
+    return images.to(device), kinds[:, 0].to(device)
+
+
 def _draw(n: int, generator: torch.Generator, unseen: bool) -> Maps:
+    each = torch.arange(n)
+    pin = torch.randint(GRID * (GRID - 1), (n,), generator=generator)
+    pin = pin // (GRID - 1) * GRID + pin % (GRID - 1)  # not in the last column
+    order = torch.rand(n, GRID * GRID, generator=generator)
+    order[each, pin], order[each, pin + 1] = 2.0, -1.0
+    cells = order.argsort(1)[:, :N_ENTRIES]  # that to the right of the pin first
+    kinds, hues = _kinds_and_hues(n, N_ENTRIES, generator)
+    match = torch.randint(N_ENTRIES, (n,), generator=generator)
+    images = _painted(cells, kinds, hues, pin[:, None], hues[each, match][:, None], generator, unseen)
+    return Maps(images, kinds[:, 0], kinds[each, match], pin, cells[each, match])
+
+
+def _kinds_and_hues(n: int, n_entries: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw different symbols for the entries of n maps, and hues that are well apart, (n, n_entries) each."""
+
     def rand(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator)
 
-    each, drawings = torch.arange(n), _drawings(int(unseen))
-    pin = torch.randint(GRID * (GRID - 1), (n,), generator=generator)
-    pin = pin // (GRID - 1) * GRID + pin % (GRID - 1)  # not in the last column
-    order = rand(n, GRID * GRID)
-    order[each, pin], order[each, pin + 1] = 2.0, -1.0
-    cells = order.argsort(1)[:, :N_ENTRIES]  # that to the right of the pin first
-    kinds = rand(n, len(SYMBOLS)).argsort(1)[:, :N_ENTRIES]
-    hues = rand(n, 1) + (torch.arange(N_ENTRIES) + 0.5 * rand(n, N_ENTRIES)) / N_ENTRIES
-    hues = hues.gather(1, rand(n, N_ENTRIES).argsort(1))
-    match = torch.randint(N_ENTRIES, (n,), generator=generator)
+    kinds = rand(n, len(SYMBOLS)).argsort(1)[:, :n_entries]
+    hues = rand(n, 1) + (torch.arange(n_entries) + 0.5 * rand(n, n_entries)) / n_entries
+    return kinds, hues.gather(1, rand(n, n_entries).argsort(1))
 
-    crops = photograph_crops(n, GRID * CELL, generator, unseen)
+
+def _painted(
+    cells: Tensor, kinds: Tensor, hues: Tensor, pins: Tensor, of_pins: Tensor, generator: torch.Generator, unseen: bool
+) -> Tensor:
+    """Paint entries, by cell, symbol and hue (n, n_entries), and pins, by cell and hue (n, n_pins), on crops of photographs."""
+    each, drawings = torch.arange(len(cells))[:, None], _drawings(int(unseen))
+
+    def colours(hues: Tensor) -> Tensor:
+        saturation, value = (0.75 + 0.25 * torch.rand(hues.shape, generator=generator) for _ in range(2))
+        return hsv(hues, saturation, value)[..., None, None]
+
+    crops = photograph_crops(len(cells), GRID * CELL, generator, unseen)
     tiles = rearrange(crops, "n C (row h) (column w) -> n (row column) C h w", h=CELL, w=CELL)
-    ink = drawings[kinds, torch.randint(_DRAWINGS, (n, N_ENTRIES), generator=generator)].unsqueeze(2)
-    ground = hsv(hues, 0.75 + 0.25 * rand(n, N_ENTRIES), 0.75 + 0.25 * rand(n, N_ENTRIES))
-    tiles[each[:, None], cells] = ground[..., None, None] * (1 - ink) + ink
-    filling = hsv(hues[each, match], 0.75 + 0.25 * rand(n), 0.75 + 0.25 * rand(n))[..., None, None]
+    ink = drawings[kinds, torch.randint(_DRAWINGS, kinds.shape, generator=generator)].unsqueeze(2)
+    tiles[each, cells] = colours(hues) * (1 - ink) + ink
     disc, inner = _disc(5.3), _disc(4.3)
-    tiles[each, pin] = tiles[each, pin] * (1 - disc) + disc * (inner * filling + (1 - inner))
-    images = rearrange(tiles, "n (row column) C h w -> n C (row h) (column w)", row=GRID)
-    return Maps(images, kinds[:, 0], kinds[each, match], pin, cells[each, match])
+    tiles[each, pins] = tiles[each, pins] * (1 - disc) + disc * (inner * colours(of_pins) + (1 - inner))
+    return rearrange(tiles, "n (row column) C h w -> n C (row h) (column w)", row=GRID)
 
 
 @cache

@@ -60,12 +60,19 @@ def show_maps(maps: Maps, n: int = 4) -> None:
     )
 
 
-def show_answers(study: RecordedStudy, question: str) -> None:
-    """Draw the right answers of all networks to one question, "beside" or "colour", over the updates: seeds, and their mean."""
+def show_pins(images: Tensor, symbols: Tensor) -> None:
+    """Show maps (n, 3, 48, 48) of several pins; the symbols (n,) of the entries without a pin are the titles."""
+    named = [NAMES[symbol] for symbol in symbols]
+    panels = {f"no pin: {name}": image.permute(1, 2, 0).cpu().clamp(0, 1) for name, image in zip(named, images, strict=True)}
+    show(pictures(panels), alt=f"Maps with six entries and five pins. The entry whose colour no pin has: {', '.join(named)}.")
+
+
+def show_answers(study: RecordedStudy, question: str, chance: float = 0.25) -> None:
+    """Draw the right answers of all networks to one question, such as "colour", over the updates: seeds, and their mean."""
     names = [name for name in study.names if name.endswith(f", {question}")]
     lines = {name.removesuffix(f", {question}"): study.curve(name) for name in names}
     title = f"{question}, recorded: mean of {len(study.of(names[0]))} seeds, and each"
-    drawn = curves(lines, "update", "right, unseen maps", title, across={"a bag of symbols": 0.25})
+    drawn = curves(lines, "update", "right, unseen maps", title, across={"a bag of symbols": chance})
     ax = drawn.axes[0]
     ax.set_ylim(0, 1.03)
     for name, mean_line in zip(names, list(ax.lines), strict=False):
@@ -76,7 +83,9 @@ def show_answers(study: RecordedStudy, question: str) -> None:
         + ", ".join(f"{run.curve[xs[-1]]:.2f}" for run in study.of(f"{name}, {question}"))
         for name, (xs, ys) in lines.items()
     )
-    show(drawn, alt=f"Right answers about unseen maps, by updates; {title}: {said}. A bag of symbols 0.25. {study.cost}.")
+    show(
+        drawn, alt=f"Right answers about unseen maps, by updates; {title}: {said}. A bag of symbols {chance:.2f}. {study.cost}."
+    )
 
 
 def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: int, label: str = "attention weight") -> None:
@@ -107,9 +116,11 @@ def show_offsets(number: Tensor) -> None:
     number, away = number.detach().cpu(), [f"{step:+d}" if step else "0" for step in range(1 - GRID, GRID)]
     down, right = (int(place) + 1 - GRID for place in divmod(int(number.argmax()), len(number)))
     show(
-        score_maps({"from a query to a key": number}, away, away, "columns to the right", "rows down", "added to the score"),
-        alt=f"What each offset from query to key adds to the score: most, {number.max():.1f}, where the key lies {down} "
-        f"rows down and {right} columns to the right; the mean is {number.mean():.1f}.",
+        score_maps(
+            {"layer 1: from a query to a key": number}, away, away, "columns to the right", "rows down", "added to the score"
+        ),
+        alt=f"What each offset from query to key adds to the score: most, {number.max():.1f}, at {down:+d} rows down and "
+        f"{right:+d} columns to the right; the mean is {number.mean():.1f}.",
     )
 
 

@@ -38,6 +38,23 @@ def convolutions_that_see_all(width: int = 52) -> nn.Module:
     return nn.Sequential(*body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), *hidden)
 
 
+class Summary(nn.Module):
+    """Cells that are compared with a summary of the whole map: the largest value of each feature in it."""
+
+    def __init__(self, width: int = 96) -> None:
+        """Set up for `width` features of a cell."""
+        super().__init__()
+        self.read = nn.Sequential(nn.Conv2d(3, width, CELL, CELL), nn.ReLU(), nn.Conv2d(width, width, 1), nn.ReLU())
+        self.compare = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, width))
+        self.head = nn.Linear(width, len(SYMBOLS))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the logits (B, n_symbols) of images (B, 3, 48, 48)."""
+        cells = self.read(images).flatten(2).mT  # (B, 16, width)
+        summary = cells.amax(1, keepdim=True).expand_as(cells)
+        return self.head(self.compare(torch.cat([cells, summary], -1)).amax(1))
+
+
 def network_of_pixels(hidden: int = 13) -> nn.Module:
     """Make a hidden layer over all pixels, and a linear layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE**2, hidden), nn.GELU(), nn.Linear(hidden, len(SYMBOLS)))

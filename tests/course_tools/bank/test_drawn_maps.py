@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.bank.drawn_maps import CELL, draw_maps
+from course_tools.bank.drawn_maps import CELL, draw_maps, draw_maps_with_pins
 
 
 def ground_of(cells: torch.Tensor, cell: torch.Tensor) -> torch.Tensor:
@@ -43,3 +43,17 @@ def test_maps_follow_the_seed_and_all_symbols_and_answers_occur():
 def test_unseen_maps_come_from_other_parts_of_the_photographs():
     seen, unseen = (patchify(draw_maps(300, seed=0, unseen=unseen).images, CELL).flatten(0, 1) for unseen in (False, True))
     assert torch.cdist(unseen[:600], seen).min() > 0
+
+
+def test_one_entry_has_a_colour_that_no_pin_has_and_every_pin_has_that_of_an_entry():
+    images, symbols = draw_maps_with_pins(40, seed=0)
+    assert torch.equal(images, draw_maps_with_pins(40, seed=0)[0])
+    assert len(symbols.unique()) == 8
+    order = torch.rand(40, 16, generator=torch.Generator().manual_seed(0)).argsort(1)
+    cells = patchify(images, CELL)
+    entries = torch.stack([hue_of(ground_of(cells, order[:, i])) for i in range(6)], 1)
+    middles = cells.unflatten(2, (3, CELL, CELL))[:, :, :, CELL // 2, CELL // 2]
+    pins = hue_of(middles[torch.arange(40)[:, None], order[:, 6:11]])
+    nearest = torch.cdist(entries, pins).amin(2)  # (40, 6)
+    assert nearest[:, 1:].max() < 1e-3
+    assert nearest[:, 0].min() > 0.02
