@@ -293,16 +293,25 @@ vit = MapReader().to(device())
 vit_losses = learn(vit, known_maps(known.colour))
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # The fairest rivals have about as many weights (79,000 to 98,000), maps and updates: convolutions whose field covers the whole map,
 # with a hidden layer after the pooling; cells that are compared with a *summary* of the map, the largest value of each feature; and a
 # hidden layer over all pixels. One has no weights: it answers as for the known map whose pixels are nearest.
+#
+# **Try it.** Before you run the cell: which of them can use at other places what it has learned about a pin and an entry?
+#
+# <details><summary>Solution</summary>
+#
+# The summary; convolutions in part, at the same distance.</details>
 
 # %%
 source(rivals.convolutions_that_see_all)
 torch.manual_seed(0)
 wide = rivals.convolutions_that_see_all().to(device())
-summary, dense = rivals.Summary().to(device()), rivals.network_of_pixels().to(device())
+summary, dense = (
+    rivals.MapSummary().to(device()),
+    rivals.network_of_pixels().to(device()),
+)
 curves = {"ViT": [vit_losses], "convolutions": cnn_losses}
 curves["convolutions that see all"] = [learn(wide, known_maps(known.colour))]
 curves["summary"] = [learn(summary, known_maps(known.colour))]
@@ -364,7 +373,7 @@ claim(
 # %% [markdown]
 # Two layers suffice. In layer 1 every entry reads the pin, whatever its own colour, and the
 # feed-forward network compares the two colours. In layer 2 the class token reads the entry that agrees. The figure shows
-# both for an unseen map: what each cell takes from the pin (in one head), and the class token from each cell.
+# both for an unseen map.
 
 
 # %% tags=["cover"]
@@ -508,7 +517,7 @@ claim("11.pieces", whole=vit_colour, pieces=in_pieces)
 # That is for a set. Now the scores of a neighbour and of a distant cell differ.</details>
 # <details><summary>B. As often as with position vectors alone: they already tell all places apart.</summary>
 #
-# They do. But they have to learn for each of twelve pairs of places, one by one, that these are neighbours.</details>
+# They do, but have to learn for each of twelve pairs of places that these are neighbours.</details>
 # <details><summary>C. Nearly always.</summary>
 #
 # Yes: "one to the left" is a single number, which every pair of neighbours trains.</details>
@@ -558,7 +567,7 @@ claim("11.next", cnn=cnn, vit=vit_next, offsets=offsets, colour=colour, none=non
 # %% [markdown]
 # The largest of the 49 numbers of layer 1 is that of the cell to the left: each entry asks whether the pin is there. **What
 # the Vision Transformer lacks here is one weight that all pairs of neighbours share**, as in a convolution. Position vectors
-# learn it for every pair anew, and more maps hardly help: with new ones in each of 2,400 updates, 0.35 of the answers are
+# learn it for every pair anew; with new maps in each of 2,400 updates, 0.35 of the answers are
 # right (recorded).
 #
 # Can position vectors find out which patches are neighbours? Yes, if every place teaches it at once. A masked auto-encoder (lecture
@@ -621,8 +630,8 @@ claim(
 
 # %% [markdown]
 # A digit needs no relation between distant places: the label of the nearest of 4,000 known digits is right in 0.94 to 0.95, about as
-# often as the Vision Transformer. For few pictures with local patterns, choose convolutions, or a linear head on a frozen Vision
-# Transformer that others have trained on very many.
+# often as the Vision Transformer. For few pictures with local patterns, choose convolutions, or a linear head on a Vision Transformer that
+# was trained on very many.
 
 # %% [markdown] tags=["try-it"]
 # ## 8 Build it: repair a run

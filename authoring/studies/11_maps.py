@@ -36,7 +36,7 @@ def vision_transformer():
 SETTINGS = {  # name: (what makes the model, question, learning rate)
     "ViT, colour": (vision_transformer, "colour", 2e-3),
     "convolutions that see all, colour": (rivals.convolutions_that_see_all, "colour", 2e-3),
-    "summary, colour": (rivals.Summary, "colour", 2e-3),
+    "summary, colour": (rivals.MapSummary, "colour", 2e-3),
     "network of pixels, colour": (rivals.network_of_pixels, "colour", 4e-3),
     "ViT, beside": (vision_transformer, "beside", 2e-3),
 }

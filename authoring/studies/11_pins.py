@@ -33,7 +33,7 @@ def vision_transformer():
 
 SETTINGS = {  # name: (what makes the model, learning rate, updates)
     "ViT, no pin": (vision_transformer, 1e-3, 2_400),
-    "summary, no pin": (rivals.Summary, 2e-3, 8_000),
+    "summary, no pin": (rivals.MapSummary, 2e-3, 8_000),
     "convolutions that see all, no pin": (rivals.convolutions_that_see_all, 2e-3, 4_000),
 }
 

@@ -119,8 +119,9 @@ def show_offsets(number: Tensor) -> None:
         score_maps(
             {"layer 1: from a query to a key": number}, away, away, "columns to the right", "rows down", "added to the score"
         ),
-        alt=f"What each offset from query to key adds to the score: most, {number.max():.1f}, at {down:+d} rows down and "
-        f"{right:+d} columns to the right; the mean is {number.mean():.1f}.",
+        alt=f"What each offset from query to key adds to the score: most, {number.max():.1f}, where the key "
+        f"lies {abs(down)} rows {'down' if down >= 0 else 'up'} and {abs(right)} columns to the "
+        f"{'right' if right >= 0 else 'left'}; the mean is {number.mean():.1f}.",
     )
 
 

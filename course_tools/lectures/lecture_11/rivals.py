@@ -38,7 +38,7 @@ def convolutions_that_see_all(width: int = 52) -> nn.Module:
     return nn.Sequential(*body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), *hidden)
 
 
-class Summary(nn.Module):
+class MapSummary(nn.Module):
     """Cells that are compared with a summary of the whole map: the largest value of each feature in it."""
 
     def __init__(self, width: int = 96) -> None:

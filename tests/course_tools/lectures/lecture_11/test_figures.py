@@ -75,7 +75,7 @@ def test_the_largest_offset_is_told(capsys):
     number = torch.zeros(7, 7)
     number[3, 2], number[0, 0] = 0.7, -0.7
     show_offsets(number)
-    assert "most, 0.7, at +0 rows down and -1 columns to the right; the mean is 0.0" in capsys.readouterr().out
+    assert "most, 0.7, where the key lies 0 rows down and 1 columns to the left; the mean is 0.0" in capsys.readouterr().out
 
 
 def test_few_pictures_are_told_by_network_and_number(capsys):
