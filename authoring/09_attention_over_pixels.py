@@ -402,8 +402,9 @@ claim("09.comparison", hidden=hidden, added=added, keys=keys)
 # number of each can only say how far down one common order of the keys a query reads; with the layers after it, that is enough for
 # 0.61 to 0.85 of the creatures. (In the paper, on videos of actions, all forms gain about as much, table 2a.)
 #
-# The rivals get there slowly. After 10,000 updates the summary is where the block is after 400; the convolutions, with one seed, have 0.72
-# then, narrow ones 0.67, and still gain: the block is there before 200. Keys alone gain little after 600: one mean, added to every cell, leaves the comparison to one hidden layer.
+# The rivals get there slowly. After 10,000 updates the summary is where the block is after 400; narrow convolutions, with one
+# seed, end at 0.67, and wider ones have 0.72 then and still gain: the block is there before 200. Keys alone gain little after 600: one
+# mean, added to every cell, leaves the comparison to one hidden layer.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. A drawing has 15 free pixels
