@@ -621,29 +621,25 @@ claim(
 
 # %%
 study = show_study("10_windows")
-ours = study.scores("local attention, 7 × 7", "dB")
-equal = [
-    score
+widest = "convolutions of 3 × 3, 32 features, 7 × 7"
+names = {
+    "small": "local attention, 3 × 3",
+    "large": "local attention, 7 × 7",
+    "all": "attention over all pixels",
+    "two": "two layers of local attention, 5 × 5",
+    "wide": widest,
+    "wide_later": f"{widest}, 10,000 updates",
+    "taught": "bilateral filter, 7 × 7",
+}
+scores = {key: study.scores(name, "dB") for key, name in names.items()}
+small_convolutions = [
+    study.mean(name, "dB")
     for name in study.names
     if "convolution" in name and "32 features" not in name
-    for score in study.scores(name, "dB")
 ]
-widest = "convolutions of 3 × 3, 32 features, 7 × 7"
-all_pixels = study.scores("attention over all pixels", "dB")
-small = study.scores("local attention, 3 × 3", "dB")
 
 # %% tags=["nbval-check-output"]
-claim(
-    "10.windows",
-    small=small,
-    large=ours,
-    all=all_pixels,
-    equal=max(equal),
-    wide=study.scores(widest, "dB"),
-    wide_later=study.scores(f"{widest}, 10,000 updates", "dB"),
-    two=study.scores("two layers of local attention, 5 × 5", "dB"),
-    taught=study.scores("bilateral filter, 7 × 7", "dB"),
-)
+claim("10.windows", **scores, equal=max(small_convolutions))
 
 # %% [markdown]
 # **In one layer the window costs nothing:** over all pixels, five times as many keys add nothing. What limits it is the query, one
